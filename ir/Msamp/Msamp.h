@@ -1,0 +1,23 @@
+// The Msamp dialect's C++ face: dialect, interfaces and ops.
+#ifndef MSAMP_IR_MSAMP_H
+#define MSAMP_IR_MSAMP_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "ir/Msamp/MsampEnums.h.inc"
+#include "ir/Msamp/MsampDialect.h.inc"
+#include "ir/Msamp/MsampInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "ir/Msamp/MsampOps.h.inc"
+
+#endif

@@ -1,0 +1,15 @@
+// Registration of the Msamp dialect.
+#include "ir/Msamp/Msamp.h"
+
+#include "mlir/IR/DialectImplementation.h"
+
+#include "ir/Msamp/MsampDialect.cpp.inc"
+#include "ir/Msamp/MsampEnums.cpp.inc"
+#include "ir/Msamp/MsampInterfaces.cpp.inc"
+
+void msamp::MsampDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "ir/Msamp/MsampOps.cpp.inc"
+      >();
+}

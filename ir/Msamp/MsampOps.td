@@ -1,0 +1,448 @@
+// Operations of the Msamp dialect. Pointwise math is not here: it is arith and math on tensors.
+#ifndef MSAMP_OPS_TD
+#define MSAMP_OPS_TD
+
+include "MsampDialect.td"
+include "MsampInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+
+def Msamp_Tensor : StaticShapeTensorOf<[AnyFloat, AnyInteger]>;
+def Msamp_FloatTensor : StaticShapeTensorOf<[AnyFloat]>;
+def Msamp_IndexTensor : StaticShapeTensorOf<[AnyInteger]>;
+def Msamp_Scalar : Type<And<[Msamp_FloatTensor.predicate, HasAnyRankOfPred<[0]>]>, "float tensor of rank 0",
+    "::mlir::RankedTensorType">;
+
+//===--- Symbols ---------------------------------------------------------------------------------------------===//
+
+def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
+  let summary = "initializer that the step reads as a parameter";
+  let description = [{
+    The symbol is the ONNX name of the initializer. `type` is its ONNX type (FP32), whatever its storage type is later.
+    `trained` parameters get a gradient and an update, the others are frozen. `init` absent: values come from the model
+    file (`msamp.source` of the module); otherwise they are drawn from N(0, init) if the role is matrix, table or filter,
+    1 for scales, 0 for shifts and biases. `twins` lists other initializers that hold the same values
+    (`{name = "...", transposed}`) and are saved and checked as copies of this one.
+    `state_class` is set by precision (absent before). `no_fp8` marks a matrix that stays in the plain class (a head).
+
+    ```mlir
+    msamp.parameter @"h.0.qkv.weight" : tensor<128x384xf32> {role = #msamp.role<matrix>, trained = true}
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Msamp_Tensor>:$type, ParameterRoleAttr:$role,
+      BoolAttr:$trained, OptionalAttr<F64Attr>:$init, OptionalAttr<ArrayAttr>:$twins,
+      OptionalAttr<StateClassAttr>:$state_class);
+  let assemblyFormat = "$sym_name `:` $type $role attr-dict";
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() { return ::mlir::cast<::mlir::RankedTensorType>(getType()); }
+  }];
+}
+
+def SiteOp : Msamp_Op<"site", [Symbol]> {
+  let summary = "delayed FP8 scale with its amax history";
+  let description = [{
+    One tensor whose FP8 scale comes from the amax of earlier steps. `format` is its FP8 element type.
+
+    ```mlir
+    msamp.site @"h.0.qkv.weight.x" activation f8E4M3FN
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, SiteKindAttr:$kind, TypeAttr:$format);
+  let assemblyFormat = "$sym_name $kind $format attr-dict";
+}
+
+def BucketOp : Msamp_Op<"bucket", [Symbol]> {
+  let summary = "run of parameters whose gradients are exchanged together";
+  let description = [{
+    `params` lie one after the other in the flat space of their state class, each padded to a multiple of 128 elements,
+    the first at element `offset`; `elements` is the padded length. Buckets are listed in the order in which their
+    gradients become complete.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StateClassAttr:$state_class, ArrayAttr:$params, I64Attr:$offset,
+      I64Attr:$elements);
+  let assemblyFormat = "$sym_name $state_class `offset` $offset `elements` $elements $params attr-dict";
+}
+
+def GetOp : Msamp_Op<"get", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "value of a parameter";
+  let description = [{
+    Before precision the type is the parameter's; afterwards its storage type (f32, bf16, f16 or an f8). For the scaled
+    class the stored values are `value * scale`, with the scale of `msamp.get_scale`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$param);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$param attr-dict `:` type($result)";
+}
+
+def GetScaleOp : Msamp_Op<"get_scale", [Pure]> {
+  let summary = "scale of a scaled parameter's stored values";
+  let arguments = (ins FlatSymbolRefAttr:$param);
+  let results = (outs Msamp_Scalar:$result);
+  let assemblyFormat = "$param attr-dict `:` type($result)";
+}
+
+def GetAmaxOp : Msamp_Op<"get_amax", [Pure]> {
+  let summary = "largest magnitude among a scaled parameter's values";
+  let description = [{ Known exactly: initialisation and update record it. }];
+  let arguments = (ins FlatSymbolRefAttr:$param);
+  let results = (outs Msamp_Scalar:$result);
+  let assemblyFormat = "$param attr-dict `:` type($result)";
+}
+
+def SiteScaleOp : Msamp_Op<"site_scale", [Pure]> {
+  let summary = "current scale of a delayed site";
+  let arguments = (ins FlatSymbolRefAttr:$site);
+  let results = (outs Msamp_Scalar:$result);
+  let assemblyFormat = "$site attr-dict `:` type($result)";
+}
+
+def RecordAmaxOp : Msamp_Op<"record_amax"> {
+  let summary = "notes a tensor's amax in the history of a site";
+  let description = [{
+    Several records within a step keep the largest. A site without history takes its scale from the first amax recorded,
+    before the tensor is quantised.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$site, Msamp_Scalar:$amax);
+  let assemblyFormat = "$site `,` $amax attr-dict `:` type($amax)";
+}
+
+//===--- Structure -------------------------------------------------------------------------------------------===//
+
+def BroadcastOp : Msamp_Op<"broadcast", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "repetition along new dimensions";
+  let description = [{
+    Operand dimension `i` becomes result dimension `dims[i]` (strictly ascending) with the same size; all other result dimensions repeat.
+
+    ```mlir
+    %1 = msamp.broadcast %bias dims = [1] : tensor<384xf32> -> tensor<2048x384xf32>
+    ```
+  }];
+  let arguments = (ins Msamp_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$input `dims` `=` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def ReduceOp : Msamp_Op<"reduce", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "reduction over dimensions, which are dropped";
+  let arguments = (ins ReduceKindAttr:$kind, Msamp_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$kind $input `dims` `=` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def ReshapeOp : Msamp_Op<"reshape", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "same elements in row-major order under another shape";
+  let arguments = (ins Msamp_Tensor:$input);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def TransposeOp : Msamp_Op<"transpose", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "permutation of dimensions";
+  let description = [{ Result dimension `i` is operand dimension `perm[i]`. }];
+  let arguments = (ins Msamp_Tensor:$input, DenseI64ArrayAttr:$perm);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$input `perm` `=` $perm attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def SliceOp : Msamp_Op<"slice", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "strided part of a tensor";
+  let description = [{ Element `i` along dimension `d` is operand element `starts[d] + i * strides[d]`; strides >= 1. }];
+  let arguments = (ins Msamp_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$strides);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$input `starts` `=` $starts `strides` `=` $strides attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def PadOp : Msamp_Op<"pad", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "tensor placed into a larger one of constant value";
+  let description = [{
+    Operand element `i` along dimension `d` lands at `low[d] + i * strides[d]` of the result; all others are `value`.
+  }];
+  let arguments = (ins Msamp_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$strides,
+      DefaultValuedAttr<F64Attr, "0.0">:$value);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$input `low` `=` $low `strides` `=` $strides attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def ConcatOp : Msamp_Op<"concat", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "tensors one after the other along a dimension";
+  let arguments = (ins Variadic<Msamp_Tensor>:$inputs, I64Attr:$dim);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$inputs `dim` `=` $dim attr-dict `:` type($inputs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def IotaOp : Msamp_Op<"iota", [Pure]> {
+  let summary = "index along a dimension";
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs Msamp_IndexTensor:$result);
+  let assemblyFormat = "`dim` `=` $dim attr-dict `:` type($result)";
+}
+
+def GatherOp : Msamp_Op<"gather", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "slices of a table by index";
+  let description = [{
+    The result's shape is `table[:axis] + indices + table[axis+1:]`. Negative indices count from the end, as in ONNX.
+  }];
+  let arguments = (ins Msamp_Tensor:$table, Msamp_IndexTensor:$indices, I64Attr:$axis);
+  let results = (outs Msamp_Tensor:$result);
+  let assemblyFormat = "$table `at` $indices `axis` `=` $axis attr-dict `:` type($table) `,` type($indices) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def ScatterAddOp : Msamp_Op<"scatter_add", [Pure]> {
+  let summary = "sum of updates into a table of zeros, by index";
+  let description = [{
+    The transpose of gather at axis 0: `result[indices[i]] += updates[i]`, in the order of `i`, accumulated in FP32.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$updates, Msamp_IndexTensor:$indices);
+  let results = (outs Msamp_FloatTensor:$result);
+  let assemblyFormat = "$updates `at` $indices attr-dict `:` type($updates) `,` type($indices) `->` type($result)";
+}
+
+//===--- Computation -----------------------------------------------------------------------------------------===//
+
+def MatMulOp : Msamp_Op<"matmul", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "matrix product, batched over equal leading dimensions";
+  let description = [{
+    `a` is [batch.., M, K] ([batch.., K, M] with transpose_a), `b` is [batch.., K, N] ([batch.., N, K] with transpose_b).
+    Accumulates in FP32. A linear layer is the rank-2 form with a parameter as `b`.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Msamp_FloatTensor:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure]> {
+  let summary = "rank-2 product of FP8 matrices with scales";
+  let description = [{
+    `result = (a * b) / (scale_a * scale_b)`, accumulated in FP32. A scale is of rank 0, or of rank 1 with one entry a row
+    of the result (`scale_a`) or a column (`scale_b`).
+  }];
+  let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, Msamp_FloatTensor:$scale_a,
+      Msamp_FloatTensor:$scale_b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Msamp_FloatTensor:$result);
+  let assemblyFormat = [{$a `,` $b `scales` $scale_a `,` $scale_b attr-dict `:`
+      type($a) `,` type($b) `,` type($scale_a) `,` type($scale_b) `->` type($result)}];
+  let hasVerifier = 1;
+}
+
+def LayerNormOp : Msamp_Op<"layer_norm", [Pure, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "normalisation of the last dimension to mean 0 and variance 1";
+  let description = [{
+    `y = (x - mean) * rstd * scale + shift`, `rstd = 1 / sqrt(var + eps)`; mean and rstd have the shape of `x` without its
+    last dimension (FP32). Ba et al., "Layer Normalization", 2016, eq. 4.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, Optional<Msamp_FloatTensor>:$scale, Optional<Msamp_FloatTensor>:$shift,
+      F64Attr:$eps);
+  let results = (outs Msamp_FloatTensor:$y, Msamp_FloatTensor:$mean, Msamp_FloatTensor:$rstd);
+  let assemblyFormat = [{$x (`scale` $scale^ `:` type($scale))? (`shift` $shift^ `:` type($shift))? attr-dict `:`
+      type($x) `->` type($y) `,` type($mean) `,` type($rstd)}];
+  let hasVerifier = 1;
+}
+
+def RmsNormOp : Msamp_Op<"rms_norm", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "division of the last dimension by its root mean square";
+  let description = [{ `y = x * rstd * scale`, `rstd = 1 / sqrt(mean(x^2) + eps)`. Zhang and Sennrich, 2019, eq. 4. }];
+  let arguments = (ins Msamp_FloatTensor:$x, Optional<Msamp_FloatTensor>:$scale, F64Attr:$eps);
+  let results = (outs Msamp_FloatTensor:$y, Msamp_FloatTensor:$rstd);
+  let assemblyFormat = "$x (`scale` $scale^ `:` type($scale))? attr-dict `:` type($x) `->` type($y) `,` type($rstd)";
+  let hasVerifier = 1;
+}
+
+def SoftmaxOp : Msamp_Op<"softmax", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "softmax of the last dimension";
+  let arguments = (ins Msamp_FloatTensor:$x);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($y)";
+}
+
+def GeluOp : Msamp_Op<"gelu", [Pure, Elementwise, SameOperandsAndResultShape,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Gaussian error linear unit";
+  let description = [{
+    `x * Phi(x)`; with `tanh` its approximation `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`. Hendrycks and Gimpel,
+    2016, section 2.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, UnitAttr:$tanh);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($y)";
+}
+
+def GeluGradOp : Msamp_Op<"gelu_grad", [Pure, Elementwise, SameOperandsAndResultShape]> {
+  let summary = "dy times the derivative of gelu at x";
+  let arguments = (ins Msamp_FloatTensor:$dy, Msamp_FloatTensor:$x, UnitAttr:$tanh);
+  let results = (outs Msamp_FloatTensor:$dx);
+  let assemblyFormat = "$dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($dx)";
+}
+
+def SwigluOp : Msamp_Op<"swiglu", [Pure, Elementwise, SameOperandsAndResultShape,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "gate * sigmoid(gate) * up";
+  let description = [{ Shazeer, "GLU Variants Improve Transformer", 2020, eq. 6. }];
+  let arguments = (ins Msamp_FloatTensor:$gate, Msamp_FloatTensor:$up);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$gate `,` $up attr-dict `:` type($gate) `,` type($up) `->` type($y)";
+}
+
+def RotaryOp : Msamp_Op<"rotary", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "rotary position embedding of the halves of the last dimension";
+  let description = [{
+    With h = D/2 and index i < h: `y[i] = x[i] cos[i] - x[i+h] sin[i]`, `y[i+h] = x[i+h] cos[i+h] + x[i] sin[i+h]`.
+    `transposed` is its adjoint: `y[i] = x[i] cos[i] + x[i+h] sin[i+h]`, `y[i+h] = x[i+h] cos[i+h] - x[i] sin[i]`.
+    cos and sin are FP32 of `x`'s shape (usually broadcasts of a table [T, D]). Su et al., "RoFormer", 2021, eq. 34.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, Msamp_FloatTensor:$cos, Msamp_FloatTensor:$sin, UnitAttr:$transposed);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos) `,` type($sin) `->` type($y)";
+}
+
+def AttentionOp : Msamp_Op<"attention", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "scaled dot-product attention";
+  let description = [{
+    q [B, T, H, D], k [B, S, G, D], v [B, S, G, E] -> o [B, T, H, E], with H a multiple of G (grouped queries: head h reads
+    group h / (H / G)). `scores = q.k * scale + bias`; with `causal`, entries s > t + S - T are left out. `bias` has shape
+    [B or 1, H or 1, T, S] and carries masks and position biases; it gets no gradient. A row that is masked whole gives 0.
+    `lse` [B, H, T] is the log-sum-exp of the scores (FP32).
+  }];
+  let arguments = (ins Msamp_FloatTensor:$q, Msamp_FloatTensor:$k, Msamp_FloatTensor:$v,
+      Optional<Msamp_FloatTensor>:$bias, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Msamp_FloatTensor:$o, Msamp_FloatTensor:$lse);
+  let assemblyFormat = [{$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? attr-dict `:`
+      type($q) `,` type($k) `,` type($v) `->` type($o) `,` type($lse)}];
+  let hasVerifier = 1;
+}
+
+def AttentionGradOp : Msamp_Op<"attention_grad", [Pure]> {
+  let summary = "gradients of attention";
+  let arguments = (ins Msamp_FloatTensor:$d_o, Msamp_FloatTensor:$q, Msamp_FloatTensor:$k, Msamp_FloatTensor:$v,
+      Msamp_FloatTensor:$o, Msamp_FloatTensor:$lse, Optional<Msamp_FloatTensor>:$bias, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Msamp_FloatTensor:$d_q, Msamp_FloatTensor:$d_k, Msamp_FloatTensor:$d_v);
+  let assemblyFormat = [{$d_o `,` $q `,` $k `,` $v `,` $o `,` $lse (`bias` $bias^ `:` type($bias))? attr-dict `:`
+      type($d_o) `,` type($q) `,` type($k) `,` type($v) `,` type($o) `,` type($lse) `->`
+      type($d_q) `,` type($d_k) `,` type($d_v)}];
+}
+
+def CrossEntropyOp : Msamp_Op<"cross_entropy", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "mean cross-entropy of rows of logits against class indices";
+  let description = [{
+    logits [R, V], labels [R] -> loss (rank 0): the mean over rows whose label is not `ignore_index` of
+    `lse(row) - row[label]`. `lse` [R] is the log-sum-exp of each row; `valid` (rank 0, FP32) the number of such rows, at least 1.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$logits, Msamp_IndexTensor:$labels, I64Attr:$ignore_index);
+  let results = (outs Msamp_FloatTensor:$loss, Msamp_FloatTensor:$lse, Msamp_FloatTensor:$valid);
+  let assemblyFormat = [{$logits `,` $labels attr-dict `:` type($logits) `,` type($labels) `->`
+      type($loss) `,` type($lse) `,` type($valid)}];
+  let hasVerifier = 1;
+}
+
+//===--- FP8 -------------------------------------------------------------------------------------------------===//
+
+def QuantizeOp : Msamp_Op<"quantize", [Pure]> {
+  let summary = "values times scale, rounded to FP8";
+  let description = [{
+    Rounds `x * scale` to nearest even and saturates; NaN stays NaN. `scale` has rank 0, or `x`'s shape without its
+    last dimension (a scale a row).
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, Msamp_FloatTensor:$scale);
+  let results = (outs Msamp_FloatTensor:$result);
+  let assemblyFormat = "$x `,` $scale attr-dict `:` type($x) `,` type($scale) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def ScaleOfOp : Msamp_Op<"scale_of", [Pure, Elementwise, SameOperandsAndResultShape]> {
+  let summary = "power-of-two scale that brings an amax into a format's range";
+  let description = [{
+    `2^(floor(log2(max(format) / amax)) - margin)`, kept within 2^-126 and 2^126; 1 where amax is 0. An amax that is not
+    finite gives 1 (the step is skipped by its gradient norm).
+  }];
+  let arguments = (ins Msamp_FloatTensor:$amax, TypeAttr:$format, DefaultValuedAttr<I64Attr, "0">:$margin);
+  let results = (outs Msamp_FloatTensor:$scale);
+  let assemblyFormat = "$amax $format attr-dict `:` type($amax) `->` type($scale)";
+}
+
+//===--- Distribution and update -----------------------------------------------------------------------------===//
+
+def StoreGradOp : Msamp_Op<"store_grad"> {
+  let summary = "writes the gradient of a parameter into its place in its bucket";
+  let description = [{
+    `accumulate`: adds to what earlier micro-batches of the step left there (the first one overwrites). `scale`, for FP8
+    gradients, is what the values were multiplied by.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$param, Msamp_FloatTensor:$grad, Optional<Msamp_FloatTensor>:$scale,
+      UnitAttr:$accumulate);
+  let assemblyFormat = "$param `,` $grad (`scale` $scale^ `:` type($scale))? attr-dict `:` type($grad)";
+}
+
+def ExchangeOp : Msamp_Op<"exchange"> {
+  let summary = "sum of a bucket's gradients over the data-parallel ranks";
+  let description = [{
+    All-to-all in `wire` type, sum in FP32 in the order of ranks, result back in the bucket's storage type, all-gathered
+    with `zero` 0, on the owner's shard only with 1. Nothing to do with one rank.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket, TypeAttr:$wire, I64Attr:$zero);
+  let assemblyFormat = "$bucket `wire` $wire `zero` $zero attr-dict";
+}
+
+def GradNormOp : Msamp_Op<"grad_norm"> {
+  let summary = "global norm of all gradients, clip factor and skip flag into the step's control block";
+  let arguments = (ins);
+  let assemblyFormat = "attr-dict";
+}
+
+def UpdateOp : Msamp_Op<"update"> {
+  let summary = "optimizer step of all parameters of a state class";
+  let description = [{
+    One multi-tensor update over this rank's shard: gradient scaled by the clip factor, moments, decoupled weight decay,
+    master, stored weights, their scales and amax. `optimizer` is adamw, adam or sgd. Loshchilov and Hutter, 2019, algorithm 2.
+  }];
+  let arguments = (ins StateClassAttr:$state_class, StrAttr:$optimizer);
+  let assemblyFormat = "$state_class $optimizer attr-dict";
+}
+
+def GatherWeightsOp : Msamp_Op<"gather_weights"> {
+  let summary = "all-gather of updated weights from their shards";
+  let arguments = (ins StateClassAttr:$state_class);
+  let assemblyFormat = "$state_class attr-dict";
+}
+
+def UpdateSitesOp : Msamp_Op<"update_sites"> {
+  let summary = "delayed scales of all sites from their histories";
+  let description = [{ Pushes the recorded amax, takes the largest of the history, skips sites whose amax is not finite. }];
+  let arguments = (ins I64Attr:$history, I64Attr:$margin);
+  let assemblyFormat = "`history` $history `margin` $margin attr-dict";
+}
+
+//===--- Clusters --------------------------------------------------------------------------------------------===//
+
+def ClusterOp : Msamp_Op<"cluster", [IsolatedFromAbove, SingleBlock]> {
+  let summary = "ops that run as one kernel";
+  let description = [{
+    The region's arguments are the operands; `msamp.yield` gives the results. Inside are pointwise arith/math ops,
+    broadcast, reduce, reshape, transpose, slice, concat (at the end), iota, quantize and scale_of, each over one iteration domain.
+  }];
+  let arguments = (ins Variadic<Msamp_Tensor>:$inputs);
+  let results = (outs Variadic<Msamp_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`(` $inputs `)` attr-dict-with-keyword $body `:` functional-type($inputs, $results)";
+}
+
+def YieldOp : Msamp_Op<"yield", [Pure, Terminator, HasParent<"ClusterOp">]> {
+  let summary = "results of a cluster";
+  let arguments = (ins Variadic<Msamp_Tensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+#endif
