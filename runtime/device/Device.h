@@ -1,0 +1,120 @@
+// What the executor asks of a device: memory, and the kinds of steps that are not collectives.
+#ifndef MSAMP_RUNTIME_DEVICE_DEVICE_H
+#define MSAMP_RUNTIME_DEVICE_DEVICE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/Types.h"
+
+namespace msamp::runtime {
+
+inline constexpr unsigned maxRank = 8;
+
+// A strided tensor in device memory. Strides are in elements.
+struct Tensor {
+  std::byte *data = nullptr;
+  Type type = Type::None;
+  unsigned rank = 0;
+  int64_t shape[maxRank] = {};
+  int64_t strides[maxRank] = {};
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (unsigned i = 0; i < rank; ++i)
+      n *= shape[i];
+    return n;
+  }
+  bool contiguous() const {
+    int64_t expected = 1;
+    for (unsigned i = rank; i-- > 0;) {
+      if (shape[i] != 1 && strides[i] != expected)
+        return false;
+      expected *= shape[i];
+    }
+    return true;
+  }
+};
+
+struct KernelRef {
+  std::string symbol;
+  uint32_t chunks = 1;
+  bool finish = false;
+};
+
+struct MatMulArgs {
+  Tensor a, b, c;
+  bool transposeA = false, transposeB = false;
+  bool scaled = false;   // c = a b / (scaleA scaleB); a scale is one value, or one a row (A) or column (B) of c
+  Tensor scaleA, scaleB;
+};
+
+struct AttentionArgs {
+  Tensor q, k, v, o, lse; // [B,T,H,D] [B,S,G,D] [B,S,G,E] [B,T,H,E] [B,H,T]
+  bool hasBias = false;
+  Tensor bias;            // [B or 1, H or 1, T, S]
+  double scale = 1;
+  bool causal = false;
+  Tensor dO, dQ, dK, dV;  // gradients only
+};
+
+// One bucket's shard (or a piece of it) for an optimizer kernel; see the kernel's argument list. All pointers are at the
+// first block; per-block arrays likewise.
+struct UpdateArgs {
+  void *weight = nullptr, *master = nullptr, *grad = nullptr;
+  float *gradBlockScale = nullptr;
+  void *m = nullptr;
+  float *mBlockScale = nullptr;
+  void *v = nullptr;
+  float *vBlockScale = nullptr;
+  float *weightOldScale = nullptr, *weightNewScale = nullptr, *masterOldScale = nullptr, *masterNewScale = nullptr;
+  float *blockAmax = nullptr;
+  const float *hyper = nullptr;
+};
+
+class Device {
+public:
+  virtual ~Device() = default;
+  virtual std::string description() const = 0;
+  virtual unsigned threads() const = 0;
+
+  // Zeroed, aligned to 64 bytes at least. Error 75 if there is not enough.
+  virtual void *allocate(size_t bytes) = 0;
+  virtual void release(void *data, size_t bytes) = 0;
+
+  // Makes the kernels of a library callable by index. Error 65 if a symbol is missing.
+  virtual void loadKernels(const std::string &library, std::span<const KernelRef> kernels) = 0;
+  virtual void launch(unsigned kernel, std::span<void *const> args) = 0;
+  // Optimizer kernel by symbol.
+  virtual unsigned loadUpdateKernel(const std::string &symbol) = 0;
+  virtual void launchUpdate(unsigned kernel, const UpdateArgs &args, int64_t blocks) = 0;
+
+  virtual void matmul(const MatMulArgs &args) = 0;
+  virtual void attention(const AttentionArgs &args) = 0;
+  virtual void attentionGrad(const AttentionArgs &args) = 0;
+  // table[indices[i]] += updates[i] in the order of i, from zero; FP32 sums.
+  virtual void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) = 0;
+  virtual void copy(const Tensor &source, const Tensor &destination) = 0;
+  virtual void fill(const Tensor &destination, double value) = 0;
+  // sum = first ? value : sum + value.
+  virtual void accumulate(const Tensor &value, const Tensor &sum, bool first) = 0;
+
+  // Runs body(i) for i in [0, count) on the device's threads, in no particular order.
+  virtual void parallel(int64_t count, const std::function<void(int64_t)> &body) = 0;
+};
+
+struct DeviceOptions {
+  std::string kind = "cpu"; // module lib/msamp_device_KIND.so beside the program's folder
+  unsigned threads = 0;     // 0: all cores this process may use
+};
+
+std::unique_ptr<Device> makeDevice(const DeviceOptions &options);
+
+} // namespace msamp::runtime
+
+#endif
