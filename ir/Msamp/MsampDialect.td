@@ -13,7 +13,7 @@ def MsampDialect : Dialect {
     Tensors are values; parameters, FP8 scale sites and gradient buckets are module symbols. Pointwise math is `arith`
     and `math` on tensors of one shape; Msamp adds the structure around it. Broadcast is always explicit.
   }];
-  let dependentDialects = ["arith::ArithDialect", "math::MathDialect", "func::FuncDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::func::FuncDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
 
