@@ -77,6 +77,13 @@ struct UpdateArgs {
   const float *hyper = nullptr;
 };
 
+// Values in blocks of 128 that share a scale: stored = value * scale. No scales: 1.
+struct BlockSpan {
+  const void *data = nullptr;
+  Type type = Type::None;
+  const float *scale = nullptr;
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -103,6 +110,19 @@ public:
   virtual void fill(const Tensor &destination, double value) = 0;
   // sum = first ? value : sum + value.
   virtual void accumulate(const Tensor &value, const Tensor &sum, bool first) = 0;
+
+  // Sum of squares of the values, partial sums in FP64 in a fixed order.
+  virtual double sumOfSquares(const BlockSpan &values, int64_t blocks) = 0;
+  // destination = sum of the sources in their order, in FP32, rounded to `type`; an FP8 destination gets a new power-of-two
+  // scale a block, any other 1.
+  virtual void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale,
+      int64_t blocks) = 0;
+
+  // Conversion of a run of values, on the calling thread.
+  virtual void decode(Type type, const void *source, float *destination, int64_t count) const = 0;
+  virtual void encode(Type type, const float *source, void *destination, int64_t count) const = 0;
+  // Largest magnitude; NaN or infinity if there is one.
+  virtual float largestMagnitude(const float *values, int64_t count) const = 0;
 
   // Runs body(i) for i in [0, count) on the device's threads, in no particular order.
   virtual void parallel(int64_t count, const std::function<void(int64_t)> &body) = 0;

@@ -1,0 +1,253 @@
+#include "runtime/plan/PlanCheck.h"
+
+#include <set>
+
+#include "runtime/core/Error.h"
+#include "runtime/core/Types.h"
+
+namespace msamp::runtime {
+
+namespace {
+
+class Checker {
+public:
+  Checker(const plan::Plan &plan, const std::string &file) : plan_(plan), file_(file) {}
+
+  void run() {
+    for (const plan::Input &input : plan_.inputs())
+      bytesOf(input.type(), input.shape(), fmt::format("input {}", input.name()));
+    for (const plan::Constant &constant : plan_.constants())
+      if (bytesOf(constant.type(), constant.shape(), fmt::format("constant {}", constant.name())) > constant.bytes() ||
+          constant.offset() % 64 != 0)
+        bad("constant {}: its shape needs more bytes than it has, or its offset is not a multiple of 64", constant.name());
+    checkState();
+    for (const plan::Site &site : plan_.sites())
+      if (site.format() != plan::E4M3 && site.format() != plan::E5M2)
+        bad("site {}: its format is not an FP8 type", site.name());
+    std::set<std::string> names;
+    for (const plan::Program &program : plan_.programs()) {
+      if (!names.insert(program.name()).second)
+        bad("two programs are called {}", program.name());
+      checkProgram(program);
+    }
+  }
+
+private:
+  template <class... Args> [[noreturn]] void bad(fmt::format_string<Args...> format, Args &&...args) {
+    failData("{}: {}", file_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  template <class Shape> uint64_t bytesOf(plan::Type type, const Shape &shape, const std::string &what) {
+    if (!plan::Type_IsValid(type))
+      bad("{}: unknown type {}", what, static_cast<int>(type));
+    uint64_t bytes = sizeOf(static_cast<Type>(type));
+    if (shape.size() > 8)
+      bad("{}: has {} dimensions, at most 8 are known", what, shape.size());
+    for (int64_t d : shape)
+      if (d < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes))
+        bad("{}: impossible shape", what);
+    return bytes;
+  }
+
+  void checkState() {
+    for (const plan::StateClass &state : plan_.classes()) {
+      for (plan::Type type : {state.weight(), state.master(), state.grad(), state.m(), state.v(), state.wire()})
+        if (!plan::Type_IsValid(type))
+          bad("state class {}: unknown type {}", state.name(), static_cast<int>(type));
+      if (state.elements() % blockSize != 0 || state.elements() > (uint64_t{1} << 48))
+        bad("state class {}: {} elements are not a multiple of {}", state.name(), state.elements(), blockSize);
+    }
+    std::vector<std::vector<std::pair<uint64_t, uint64_t>>> ranges(plan_.classes_size());
+    for (const plan::Parameter &parameter : plan_.parameters()) {
+      uint64_t elements = bytesOf(plan::U8, parameter.shape(), fmt::format("parameter {}", parameter.name()));
+      if (parameter.state_class() >= static_cast<unsigned>(plan_.classes_size()))
+        bad("parameter {}: there is no state class {}", parameter.name(), parameter.state_class());
+      const plan::StateClass &state = plan_.classes(parameter.state_class());
+      if (parameter.offset() % blockSize != 0 || parameter.offset() > state.elements() ||
+          elements > state.elements() - parameter.offset())
+        bad("parameter {}: does not lie within its state class {}", parameter.name(), state.name());
+      if (elements > 0)
+        ranges[parameter.state_class()].emplace_back(parameter.offset(), parameter.offset() + elements);
+    }
+    for (int c = 0; c < plan_.classes_size(); ++c) {
+      std::sort(ranges[c].begin(), ranges[c].end());
+      for (size_t i = 1; i < ranges[c].size(); ++i)
+        if (ranges[c][i].first < ranges[c][i - 1].second)
+          bad("state class {}: two parameters overlap at element {}", plan_.classes(c).name(), ranges[c][i].first);
+    }
+    std::vector<std::vector<std::pair<uint64_t, uint64_t>>> buckets(plan_.classes_size());
+    for (const plan::Bucket &bucket : plan_.buckets()) {
+      if (bucket.state_class() >= static_cast<unsigned>(plan_.classes_size()))
+        bad("bucket {}: there is no state class {}", bucket.name(), bucket.state_class());
+      const plan::StateClass &state = plan_.classes(bucket.state_class());
+      if (bucket.offset() % blockSize != 0 || bucket.elements() % blockSize != 0 || bucket.offset() > state.elements() ||
+          bucket.elements() > state.elements() - bucket.offset())
+        bad("bucket {}: does not lie within its state class {} in blocks of {}", bucket.name(), state.name(), blockSize);
+      for (unsigned index : bucket.parameters()) {
+        if (index >= static_cast<unsigned>(plan_.parameters_size()))
+          bad("bucket {}: there is no parameter {}", bucket.name(), index);
+        const plan::Parameter &parameter = plan_.parameters(index);
+        if (parameter.state_class() != bucket.state_class() || parameter.offset() < bucket.offset() ||
+            parameter.offset() >= bucket.offset() + bucket.elements())
+          bad("bucket {}: parameter {} does not lie in it", bucket.name(), parameter.name());
+      }
+      buckets[bucket.state_class()].emplace_back(bucket.offset(), bucket.offset() + bucket.elements());
+    }
+    // The update goes by buckets: what none holds would never be trained, what two hold trained twice.
+    for (int c = 0; c < plan_.classes_size(); ++c) {
+      const plan::StateClass &state = plan_.classes(c);
+      if (state.update_kernel().empty())
+        continue;
+      std::sort(buckets[c].begin(), buckets[c].end());
+      uint64_t position = 0;
+      for (const auto &[begin, end] : buckets[c]) {
+        if (begin != position)
+          bad("state class {}: its buckets {} at element {}", state.name(), begin < position ? "overlap" : "leave a hole",
+              position);
+        position = end;
+      }
+      if (position != state.elements())
+        bad("state class {}: its buckets end at element {} of {}", state.name(), position, state.elements());
+    }
+  }
+
+  void checkProgram(const plan::Program &program) {
+    for (const plan::Buffer &buffer : program.buffers())
+      if (buffer.offset() % 64 != 0 || buffer.offset() > program.arena_bytes() ||
+          buffer.bytes() > program.arena_bytes() - buffer.offset())
+        bad("program {}: buffer {} does not lie within the arena of {} bytes", program.name(), buffer.name(),
+            program.arena_bytes());
+    for (const plan::Output &output : program.outputs())
+      if (bytesOf(output.type(), output.shape(), fmt::format("program {}: output {}", program.name(), output.name())) >
+          output.bytes())
+        bad("program {}: output {}: its shape needs more than its {} bytes", program.name(), output.name(), output.bytes());
+    for (int i = 0; i < program.steps_size(); ++i)
+      checkStep(program, program.steps(i), fmt::format("program {}, step {} ({})", program.name(), i, program.steps(i).name()));
+  }
+
+  void checkCount(const std::string &where, const plan::Step &step, int minInputs, int maxInputs, int outputs) {
+    if (step.inputs_size() < minInputs || step.inputs_size() > maxInputs || step.outputs_size() != outputs)
+      bad("{}: has {} inputs and {} outputs, which its kind does not take", where, step.inputs_size(), step.outputs_size());
+  }
+  template <class Indices> void checkIndices(const std::string &where, const plan::Step &step, const Indices &indices, int count) {
+    if (indices.size() != step.inputs_size())
+      bad("{}: has {} inputs for {} indices", where, step.inputs_size(), indices.size());
+    for (unsigned index : indices)
+      checkIndex(where, index, count);
+  }
+  void checkIndex(const std::string &where, unsigned index, int count) {
+    if (index >= static_cast<unsigned>(count))
+      bad("{}: index {} is beyond the {} that there are", where, index, count);
+  }
+
+  void checkStep(const plan::Program &program, const plan::Step &step, const std::string &where) {
+    if (!plan::Step::When_IsValid(step.when()))
+      bad("{}: unknown condition {}", where, static_cast<int>(step.when()));
+    int operand = 0;
+    for (const plan::Operand &input : step.inputs())
+      checkOperand(program, input, fmt::format("{}, input {}", where, operand++));
+    operand = 0;
+    for (const plan::Operand &output : step.outputs())
+      checkOperand(program, output, fmt::format("{}, output {}", where, operand++));
+    if (step.has_workspace())
+      checkOperand(program, step.workspace(), where + ", workspace");
+    switch (step.kind_case()) {
+    case plan::Step::kLaunch: checkIndex(where, step.launch().kernel(), plan_.kernels_size()); break;
+    case plan::Step::kMatmul: {
+      int inputs = step.matmul().scaled() ? 4 : 2;
+      checkCount(where, step, inputs, inputs, 1);
+      break;
+    }
+    case plan::Step::kAttention: {
+      int inputs = step.attention().has_bias() ? 4 : 3;
+      checkCount(where, step, inputs, inputs, 2);
+      break;
+    }
+    case plan::Step::kAttentionGrad: {
+      int inputs = step.attention_grad().has_bias() ? 7 : 6;
+      checkCount(where, step, inputs, inputs, 3);
+      break;
+    }
+    case plan::Step::kScatterAdd: checkCount(where, step, 2, 2, 1); break;
+    case plan::Step::kCopy: checkCount(where, step, 1, 1, 1); break;
+    case plan::Step::kFill: checkCount(where, step, 0, 0, 1); break;
+    case plan::Step::kAccumulate: checkCount(where, step, 1, 1, 1); break;
+    case plan::Step::kCalibrate: checkIndices(where, step, step.calibrate().sites(), plan_.sites_size()); break;
+    case plan::Step::kRecordAmax: checkIndices(where, step, step.record_amax().sites(), plan_.sites_size()); break;
+    case plan::Step::kStoreGradScale:
+      checkIndices(where, step, step.store_grad_scale().parameters(), plan_.parameters_size());
+      break;
+    case plan::Step::kExchange: checkIndex(where, step.exchange().bucket(), plan_.buckets_size()); break;
+    case plan::Step::kUpdate: checkIndex(where, step.update().state_class(), plan_.classes_size()); break;
+    case plan::Step::kGatherWeights: checkIndex(where, step.gather_weights().state_class(), plan_.classes_size()); break;
+    case plan::Step::kGradNorm: case plan::Step::kUpdateSites: break;
+    case plan::Step::KIND_NOT_SET:
+      bad("{}: is of a kind that this program does not know; use the msamp-run of the msampc that wrote the plan ({})", where,
+          plan_.compiler());
+    }
+  }
+
+  void checkOperand(const plan::Program &program, const plan::Operand &operand, const std::string &where) {
+    bytesOf(operand.type(), operand.shape(), where);
+    uint64_t size = sizeOf(static_cast<Type>(operand.type()));
+    if (operand.strides_size() != 0 && operand.strides_size() != operand.shape_size())
+      bad("{}: has {} strides for {} dimensions", where, operand.strides_size(), operand.shape_size());
+    // Bytes from the first element to behind the last.
+    uint64_t extent = size, rowMajor = size;
+    bool empty = false;
+    for (int i = operand.shape_size(); i-- > 0;) {
+      uint64_t d = static_cast<uint64_t>(operand.shape(i)), stride = rowMajor;
+      if (operand.strides_size() != 0) {
+        if (operand.strides(i) < 0 || operand.strides(i) > (int64_t{1} << 48))
+          bad("{}: impossible stride {}", where, operand.strides(i));
+        stride = static_cast<uint64_t>(operand.strides(i)) * size;
+      }
+      empty |= d == 0;
+      uint64_t span;
+      if (d > 0 && (__builtin_mul_overflow(d - 1, stride, &span) || __builtin_add_overflow(extent, span, &extent)))
+        bad("{}: impossible shape", where);
+      rowMajor *= d;
+    }
+    uint64_t available = availableBytes(program, operand, where);
+    if (!empty && (operand.offset_bytes() > available || extent > available - operand.offset_bytes()))
+      bad("{}: reaches to byte {} of {}", where, operand.offset_bytes() + extent, available);
+  }
+
+  uint64_t availableBytes(const plan::Program &program, const plan::Operand &operand, const std::string &where) {
+    const unsigned index = operand.index();
+    auto parameter = [&]() -> const plan::Parameter & {
+      checkIndex(where, index, plan_.parameters_size());
+      return plan_.parameters(index);
+    };
+    auto stored = [&](plan::Type type) {
+      if (type != operand.type())
+        bad("{}: its type is not the stored one", where);
+      return bytesOf(type, parameter().shape(), where);
+    };
+    switch (operand.kind()) {
+    case plan::Operand::BUFFER: checkIndex(where, index, program.buffers_size()); return program.buffers(index).bytes();
+    case plan::Operand::INPUT:
+      checkIndex(where, index, plan_.inputs_size());
+      return bytesOf(plan_.inputs(index).type(), plan_.inputs(index).shape(), where);
+    case plan::Operand::CONSTANT: checkIndex(where, index, plan_.constants_size()); return plan_.constants(index).bytes();
+    case plan::Operand::WEIGHT: return stored(plan_.classes(parameter().state_class()).weight());
+    case plan::Operand::GRAD:
+      if (!parameter().trained())
+        bad("{}: parameter {} is not trained and has no gradient", where, parameter().name());
+      return stored(plan_.classes(parameter().state_class()).grad());
+    case plan::Operand::WEIGHT_SCALE: case plan::Operand::WEIGHT_AMAX: case plan::Operand::GRAD_SCALE: parameter(); return 4;
+    case plan::Operand::SITE_SCALE: checkIndex(where, index, plan_.sites_size()); return 4;
+    case plan::Operand::OUTPUT: checkIndex(where, index, program.outputs_size()); return program.outputs(index).bytes();
+    default: bad("{}: unknown kind of operand {}", where, static_cast<int>(operand.kind()));
+    }
+  }
+
+  const plan::Plan &plan_;
+  const std::string &file_;
+};
+
+} // namespace
+
+void checkPlan(const plan::Plan &plan, const std::string &file) { Checker(plan, file).run(); }
+
+} // namespace msamp::runtime
