@@ -13,7 +13,7 @@ case $mode in build | test) ;; *) echo "usage: tools/setup.sh [build|test]" >&2;
 
 onnx_version=1.23.2
 packages=(ca-certificates g++ cmake ninja-build make pkg-config ccache mold python3 python3-venv
-  libmlir-22-dev mlir-22-tools llvm-22-dev lld-22 zlib1g-dev libzstd-dev libprotobuf-dev protobuf-compiler libcli11-dev
+  libmlir-22-dev mlir-22-tools llvm-22-dev lld-22 zlib1g-dev libprotobuf-dev protobuf-compiler libcli11-dev
   nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev libssl-dev libgloo-dev libdnnl-dev)
 if [ "$mode" = test ]; then packages+=(llvm-22-tools libgtest-dev libgmock-dev); fi
 
@@ -68,10 +68,7 @@ if [ ! -f "$stamp" ]; then
   mkdir -p .deps/src
   pip_has cmake || pip_install 'cmake>=3.26,<4'
   logged onnx-download .deps/venv/bin/python3 -m pip download --disable-pip-version-check --no-deps --no-binary=onnx \
-    --no-build-isolation -d .deps/src "onnx==$onnx_version" ||
-    # Without isolation the metadata step wants ONNX's build backend; with it pip fetches one.
-    logged onnx-download .deps/venv/bin/python3 -m pip download --disable-pip-version-check --no-deps \
-      --no-binary=onnx -d .deps/src "onnx==$onnx_version"
+    -d .deps/src "onnx==$onnx_version"
   tar -C .deps/src -xzf .deps/src/onnx-$onnx_version.tar.gz
   launcher=()
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi

@@ -1,0 +1,40 @@
+// The handler only sets a flag, or leaves by _exit.
+#include "runtime/train/Signals.h"
+
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <unistd.h>
+
+namespace msamp::train {
+
+static std::atomic<int> received{0};
+static std::atomic<long> receivedAt{0}; // milliseconds
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free);
+
+static void onSignal(int signal) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  long milliseconds = now.tv_sec * 1000L + now.tv_nsec / 1000000L;
+  int none = 0;
+  if (received.compare_exchange_strong(none, signal)) {
+    receivedAt.store(milliseconds);
+    return;
+  }
+  // A terminal sends Ctrl-C to the launcher and to its ranks, and the launcher passes it on: one press, two signals.
+  if (milliseconds - receivedAt.load() > 100)
+    _exit(128 + signal);
+}
+
+void installStopSignals() {
+  struct sigaction action {};
+  action.sa_handler = onSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int stopSignal() { return received.load(); }
+
+} // namespace msamp::train

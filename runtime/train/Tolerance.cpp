@@ -1,0 +1,57 @@
+// Counts the roundings on the way from the inputs to the outputs and back.
+#include "runtime/train/Tolerance.h"
+
+#include "runtime/core/Error.h"
+
+#include <cmath>
+
+namespace msamp::train {
+using namespace runtime;
+
+namespace {
+struct Roundings {
+  int bf16 = 0; // steps that write BF16 or FP16
+  int fp8 = 0;  // GEMMs with FP8 operands
+};
+} // namespace
+
+static Roundings countRoundings(const plan::Plan &plan, const std::string &program) {
+  Roundings count;
+  for (const plan::Program &candidate : plan.programs()) {
+    if (candidate.name() != program)
+      continue;
+    for (const plan::Step &step : candidate.steps()) {
+      bool rounds = false;
+      for (const plan::Operand &output : step.outputs())
+        rounds |= output.type() == plan::BF16 || output.type() == plan::F16;
+      count.bf16 += rounds;
+      count.fp8 += step.has_matmul() && step.matmul().scaled();
+    }
+  }
+  return count;
+}
+
+Tolerances tolerancesOf(const plan::Plan &plan) {
+  if (plan.level() == "fp32")
+    return {1e-5, 1e-4, 1e-4, "FP32 throughout: 1e-5 for the loss, 1e-4 for outputs and gradients"};
+  constexpr double margin = 2;
+  constexpr double bf16 = 0x1p-8 * 0x1p-8 / 6, e4m3 = 0x1p-4 * 0x1p-4 / 6, e5m2 = 0x1p-3 * 0x1p-3 / 6; // mean squares
+  Roundings forward = countRoundings(plan, "eval");
+  // Forward: both operands of an FP8 GEMM are E4M3. Backward, on the way to the first layer: as many GEMMs again, of an
+  // E5M2 gradient and an E4M3 weight; a weight gradient is stored rounded once more.
+  double there = forward.bf16 * bf16 + forward.fp8 * 2 * e4m3;
+  double back = forward.bf16 * bf16 + forward.fp8 * (e4m3 + e5m2) + (forward.fp8 > 0 ? 2 * e4m3 + e5m2 : bf16);
+  Tolerances result;
+  result.outputs = margin * std::sqrt(there);
+  result.gradients = margin * std::sqrt(there + back);
+  // The loss averages over positions and moves by the outputs' error to first order only where it points along the
+  // gradient: a quarter of the outputs' bound is kept.
+  result.loss = result.outputs / 4;
+  result.reason = fmt::format(
+      "{}: {} roundings to 16 bits (u = 2^-8) and {} GEMMs of FP8 operands (u = 2^-4, gradients 2^-3) forward, as many "
+      "back; each adds u^2/6, margin {}",
+      plan.level(), forward.bf16, forward.fp8, margin);
+  return result;
+}
+
+} // namespace msamp::train

@@ -1,0 +1,32 @@
+// The training loop of one rank.
+#ifndef MSAMP_RUNTIME_TRAIN_TRAINER_H
+#define MSAMP_RUNTIME_TRAIN_TRAINER_H
+
+#include "runtime/data/Loader.h"
+#include "runtime/exec/Executor.h"
+#include "runtime/train/Schedule.h"
+
+#include <cstdint>
+#include <string>
+
+namespace msamp::train {
+
+struct TrainOptions {
+  Schedule schedule;     // its `steps` is the length of the run
+  runtime::Hyper hyper;  // lr is set from the schedule
+  std::string logFolder; // empty: no metrics.jsonl
+  std::string saveFile;  // empty: weights are not kept
+};
+
+struct TrainResult {
+  uint64_t steps = 0; // made
+  int signal = 0;     // that ended the run before its time; 0: none
+};
+
+// Trains from the executor's current state. Collective. Rank 0 shows progress, keeps metrics and writes the weights.
+// Micro-batch k of a step, counted over all ranks, is worked on by rank k mod R.
+TrainResult train(runtime::Executor &executor, const data::Loader &loader, const TrainOptions &options);
+
+} // namespace msamp::train
+
+#endif

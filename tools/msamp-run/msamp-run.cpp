@@ -1,0 +1,131 @@
+// msamp-run: trains a compiled plan, or checks it against a reference.
+#include "tools/msamp-run/Options.h"
+
+#include "runtime/cluster/Launcher.h"
+#include "runtime/comm/Communicator.h"
+#include "runtime/core/Error.h"
+#include "runtime/device/Device.h"
+#include "runtime/exec/Executor.h"
+#include "runtime/monitor/MemoryTable.h"
+#include "runtime/monitor/Progress.h"
+#include "runtime/plan/PlanIO.h"
+#include "runtime/train/SaveWeights.h"
+#include "runtime/train/Signals.h"
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <numeric>
+#include <vector>
+
+using namespace msamp;
+using namespace msamp::runtime;
+
+static std::vector<RoleBytes> memoryOfAllRanks(Executor &executor) {
+  Communicator &communicator = executor.communicator();
+  std::vector<RoleBytes> all(communicator.size());
+  RoleBytes own = executor.memory();
+  std::vector<double> values(communicator.size());
+  for (size_t role = 0; role < roleCount; ++role) {
+    communicator.allGatherValue(static_cast<double>(own[role]), values);
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      all[rank][role] = static_cast<uint64_t>(values[rank]);
+  }
+  return all;
+}
+
+static void showPlan(Executor &executor, const data::Loader *loader) {
+  const plan::Plan &plan = executor.plan().plan;
+  uint64_t values = 0;
+  for (const plan::Parameter &parameter : plan.parameters()) {
+    uint64_t count = 1;
+    for (int64_t extent : parameter.shape())
+      count *= static_cast<uint64_t>(extent);
+    values += parameter.trained() ? count : 0;
+  }
+  fmt::print("{}: level {}{}, {}, {} parameters trained\n", plan.source(), plan.level(),
+             plan.sites_size() > 0 ? fmt::format(" ({} scaling)", plan.recipe()) : "", plan.optimizer(),
+             monitor::humanCount(static_cast<double>(values)));
+  fmt::print("{} rank{} on {}; {} micro-batch{} a rank and step, ZeRO {}\n", executor.communicator().size(),
+             executor.communicator().size() == 1 ? "" : "s", executor.device().description(), plan.accumulate(),
+             plan.accumulate() == 1 ? "" : "es", plan.zero());
+  if (loader)
+    fmt::print("{}\n", loader->summary());
+  std::fflush(stdout);
+}
+
+// One rank's work from loading to the end.
+static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
+  DeviceOptions deviceOptions;
+  deviceOptions.threads = options.threads;
+  CommOptions commOptions;
+  commOptions.rank = where.rank;
+  commOptions.size = where.size;
+  commOptions.rendezvous = where.rendezvous;
+
+  std::optional<data::Loader> loader;
+  plan::Plan inputs = loaded.plan; // the loader's; the executor takes the other
+  if (!options.check && !options.memory)
+    loader.emplace(inputs, options.loader);
+  auto device = makeDevice(deviceOptions);
+  auto communicator = makeCommunicator(commOptions);
+  auto executor = Executor::create(std::move(loaded), *device, *communicator);
+
+  bool first = where.rank == 0;
+  std::vector<RoleBytes> memory = memoryOfAllRanks(*executor);
+  if (first && !options.check) {
+    showPlan(*executor, loader ? &*loader : nullptr);
+    fmt::print("{}", monitor::memoryTable(memory));
+    std::fflush(stdout);
+  }
+  if (options.memory)
+    return 0;
+  executor->initialize(options.loader.seed);
+  if (options.check)
+    return train::check(*executor, *options.check) ? 0 : 1;
+  train::TrainResult result = train::train(*executor, *loader, options.train);
+  return result.signal == 0 ? 0 : 128 + result.signal;
+}
+
+static int run(int argc, char **argv) {
+  std::optional<tools::Options> options = tools::parseOptions(argc, argv);
+  if (!options)
+    return 0;
+  std::optional<RankEnvironment> where = rankEnvironment();
+  if (where)
+    train::installStopSignals();
+
+  // The process that was called checks everything before it starts ranks, so that a mistake is told once.
+  LoadOptions loadOptions;
+  loadOptions.verifyParts = !where;
+  LoadedPlan loaded = loadPlan(options->plan, loadOptions);
+  if (!where) {
+    if (!options->train.saveFile.empty())
+      train::checkCanSave(options->train.saveFile);
+    if (options->ranks > 1) {
+      if (!options->memory)
+        data::Loader(loaded.plan, options->loader);
+      return launchRanks(options->ranks, argv);
+    }
+    train::installStopSignals();
+  }
+  return runRank(*options, std::move(loaded), where.value_or(RankEnvironment{}));
+}
+
+int main(int argc, char **argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error &error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "msamp-run: {}\n", error.what());
+    return error.exitCode();
+  } catch (const std::bad_alloc &) {
+    std::fflush(stdout);
+    fmt::print(stderr, "msamp-run: out of memory; a plan with --recompute full or --zero 1 and more ranks needs less\n");
+    return static_cast<int>(Exit::TryAgain);
+  } catch (const std::exception &error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "msamp-run: internal error: {}\n", error.what());
+    return static_cast<int>(Exit::Internal);
+  }
+}
