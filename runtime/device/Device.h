@@ -2,6 +2,7 @@
 #ifndef MSAMP_RUNTIME_DEVICE_DEVICE_H
 #define MSAMP_RUNTIME_DEVICE_DEVICE_H
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -63,19 +64,32 @@ struct AttentionArgs {
   Tensor dO, dQ, dK, dV;  // gradients only
 };
 
-// One bucket's shard (or a piece of it) for an optimizer kernel; see the kernel's argument list. All pointers are at the
-// first block; per-block arrays likewise.
+// A run of blocks of one parameter within an update.
+struct UpdateSegment {
+  int64_t firstBlock = 0, blocks = 0; // relative to the pointers of UpdateArgs
+  float gradScale = 1;                // used where UpdateArgs has no gradBlockScale
+  float weightOldScale = 1, weightNewScale = 1, masterOldScale = 1, masterNewScale = 1;
+};
+
+// State of consecutive blocks of a class for an optimizer kernel. Pointers are at the first block; null where the class has
+// no such array.
 struct UpdateArgs {
-  void *weight = nullptr, *master = nullptr, *grad = nullptr;
-  float *gradBlockScale = nullptr;
+  void *weight = nullptr, *master = nullptr;
+  Type weightType = Type::None, masterType = Type::None;
+  bool weightScaled = false, masterScaled = false;
+  void *grad = nullptr;
+  Type gradType = Type::None;
+  const float *gradBlockScale = nullptr;
   void *m = nullptr;
+  Type mType = Type::None;
   float *mBlockScale = nullptr;
   void *v = nullptr;
+  Type vType = Type::None;
   float *vBlockScale = nullptr;
-  float *weightOldScale = nullptr, *weightNewScale = nullptr, *masterOldScale = nullptr, *masterNewScale = nullptr;
-  float *blockAmax = nullptr;
-  const float *hyper = nullptr;
 };
+
+// lr, beta1, beta2, eps, weight decay, gradient factor, 1/(1-beta1^t), 1/(1-beta2^t), skip; the rest is 0.
+using UpdateHyper = std::array<float, 16>;
 
 // Values in blocks of 128 that share a scale: stored = value * scale. No scales: 1.
 struct BlockSpan {
@@ -97,9 +111,12 @@ public:
   // Makes the kernels of a library callable by index. Error 65 if a symbol is missing.
   virtual void loadKernels(const std::string &library, std::span<const KernelRef> kernels) = 0;
   virtual void launch(unsigned kernel, std::span<void *const> args) = 0;
-  // Optimizer kernel by symbol.
+  // Optimizer kernel by symbol, from the library of loadKernels.
   virtual unsigned loadUpdateKernel(const std::string &symbol) = 0;
-  virtual void launchUpdate(unsigned kernel, const UpdateArgs &args, int64_t blocks) = 0;
+  // Updates the segments, which together are the blocks at hand; amax[i] becomes the largest magnitude of the new weights of
+  // segment i.
+  virtual void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments,
+      const UpdateHyper &hyper, std::span<float> amax) = 0;
 
   virtual void matmul(const MatMulArgs &args) = 0;
   virtual void attention(const AttentionArgs &args) = 0;
@@ -130,7 +147,8 @@ public:
 
 struct DeviceOptions {
   std::string kind = "cpu"; // module lib/msamp_device_KIND.so beside the program's folder
-  unsigned threads = 0;     // 0: all cores this process may use
+  unsigned threads = 0;     // 0: the cores that this process may use, shared among the ranks
+  unsigned ranksOnMachine = 1;
 };
 
 std::unique_ptr<Device> makeDevice(const DeviceOptions &options);

@@ -1,0 +1,79 @@
+// The CPU as a device: kernels from a shared library, products by oneDNN, the rest here.
+#ifndef MSAMP_RUNTIME_DEVICE_CPU_CPUDEVICE_H
+#define MSAMP_RUNTIME_DEVICE_CPU_CPUDEVICE_H
+
+#include <string>
+#include <vector>
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cpu/ThreadPool.h"
+#include "runtime/device/cpu/VectorOps.h"
+
+namespace msamp::runtime::cpu {
+
+// Memory of one thread for tiles; grows to what the largest step needs, whose tiles are bounded.
+class Scratch {
+public:
+  ~Scratch();
+  // `floats` values, aligned to 64 bytes; valid until the next call.
+  float *get(size_t floats);
+
+private:
+  float *data_ = nullptr;
+  size_t capacity_ = 0;
+};
+
+class CpuDevice final : public Device {
+public:
+  explicit CpuDevice(unsigned threads);
+  ~CpuDevice() override;
+
+  std::string description() const override;
+  unsigned threads() const override { return pool_.threads(); }
+  void *allocate(size_t bytes) override;
+  void release(void *data, size_t bytes) override;
+
+  void loadKernels(const std::string &library, std::span<const KernelRef> kernels) override;
+  void launch(unsigned kernel, std::span<void *const> args) override;
+  unsigned loadUpdateKernel(const std::string &symbol) override;
+  void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments, const UpdateHyper &hyper,
+      std::span<float> amax) override;
+
+  void matmul(const MatMulArgs &args) override;
+  void attention(const AttentionArgs &args) override;
+  void attentionGrad(const AttentionArgs &args) override;
+  void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override;
+  void copy(const Tensor &source, const Tensor &destination) override;
+  void fill(const Tensor &destination, double value) override;
+  void accumulate(const Tensor &value, const Tensor &sum, bool first) override;
+
+  double sumOfSquares(const BlockSpan &values, int64_t blocks) override;
+  void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale, int64_t blocks) override;
+  void decode(Type type, const void *source, float *destination, int64_t count) const override;
+  void encode(Type type, const float *source, void *destination, int64_t count) const override;
+  float largestMagnitude(const float *values, int64_t count) const override;
+  void parallel(int64_t count, const std::function<void(int64_t)> &body) override;
+
+private:
+  using ChunkFunction = void (*)(void *const *, int64_t, int64_t);
+  using FinishFunction = void (*)(void *const *);
+  struct Kernel {
+    std::string symbol;
+    ChunkFunction run = nullptr;
+    FinishFunction finish = nullptr;
+    int64_t chunks = 1;
+  };
+  void *symbol(const std::string &name) const;
+
+  ThreadPool pool_;
+  const VectorOps &ops_;
+  std::vector<Scratch> scratch_; // one a thread
+  std::string libraryPath_;
+  void *library_ = nullptr;
+  std::vector<Kernel> kernels_;
+  std::vector<ChunkFunction> updates_;
+};
+
+} // namespace msamp::runtime::cpu
+
+#endif

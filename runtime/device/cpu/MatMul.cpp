@@ -1,0 +1,181 @@
+// Matrix products in tiles: narrow operands are widened to FP32 tile by tile, oneDNN multiplies, the result is scaled and
+// rounded. Tiles depend on the shape alone, so the bits do not depend on the number of threads.
+#include <algorithm>
+#include <cstring>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/CpuDevice.h"
+#include "runtime/device/cpu/Gemm.h"
+
+namespace msamp::runtime::cpu {
+
+void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+    int64_t ldb, float beta, float *c, int64_t ldc) {
+  dnnl_status_t status = dnnl_sgemm(transposeA ? 'T' : 'N', transposeB ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+  if (status != dnnl_success)
+    failInternal("oneDNN refused a product of {}x{}x{} (status {})", m, n, k, static_cast<int>(status));
+}
+
+namespace {
+
+// The last two dimensions of an operand, with rows and columns as the product sees them.
+struct Matrix {
+  const std::byte *data;
+  Type type;
+  int64_t rows, cols;           // as the product sees it, after transposition
+  int64_t rowStride, colStride; // in elements
+};
+
+Matrix matrixOf(const Tensor &tensor, bool transpose, const std::byte *data) {
+  const unsigned r = tensor.rank;
+  Matrix m{data, tensor.type, tensor.shape[r - 2], tensor.shape[r - 1], tensor.strides[r - 2], tensor.strides[r - 1]};
+  if (transpose) {
+    std::swap(m.rows, m.cols);
+    std::swap(m.rowStride, m.colStride);
+  }
+  return m;
+}
+
+struct TileView {
+  const float *data;
+  int64_t ld;
+  bool transposed; // columns contiguous instead of rows
+};
+
+// Rows [r0, r0+rows) x columns [c0, c0+cols) as FP32: where they lie, or widened into `scratch` in their own layout.
+TileView tileOf(const VectorOps &ops, const Matrix &m, int64_t r0, int64_t rows, int64_t c0, int64_t cols, float *scratch) {
+  const size_t size = sizeOf(m.type);
+  const std::byte *base = m.data + static_cast<size_t>(r0 * m.rowStride + c0 * m.colStride) * size;
+  const bool rowsContiguous = m.colStride == 1 || cols == 1, colsContiguous = m.rowStride == 1 || rows == 1;
+  if (m.type == Type::F32) {
+    const float *data = reinterpret_cast<const float *>(base);
+    if (rowsContiguous && (m.rowStride >= cols || rows == 1))
+      return {data, std::max(m.rowStride, cols), false};
+    if (colsContiguous && (m.colStride >= rows || cols == 1))
+      return {data, std::max(m.colStride, rows), true};
+  }
+  auto widen = ops.decode[static_cast<size_t>(m.type)];
+  if (rowsContiguous) {
+    if (m.rowStride == cols)
+      widen(base, scratch, rows * cols);
+    else
+      for (int64_t i = 0; i < rows; ++i)
+        widen(base + static_cast<size_t>(i * m.rowStride) * size, scratch + i * cols, cols);
+    return {scratch, cols, false};
+  }
+  if (colsContiguous) {
+    for (int64_t j = 0; j < cols; ++j)
+      widen(base + static_cast<size_t>(j * m.colStride) * size, scratch + j * rows, rows);
+    return {scratch, rows, true};
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j)
+      widen(base + static_cast<size_t>(i * m.rowStride + j * m.colStride) * size, scratch + i * cols + j, 1);
+  return {scratch, cols, false};
+}
+
+bool widened(const Matrix &m) { return m.type != Type::F32 || (m.rowStride != 1 && m.colStride != 1); }
+
+// Side lengths of tiles: as large as caches like, but enough of them for several threads.
+void chooseTiles(int64_t batches, int64_t m, int64_t n, int64_t &tileM, int64_t &tileN) {
+  tileM = std::min<int64_t>(m, 256);
+  tileN = std::min<int64_t>(n, 512);
+  auto count = [&] { return batches * ((m + tileM - 1) / tileM) * ((n + tileN - 1) / tileN); };
+  auto half = [](int64_t x) { return ((x + 1) / 2 + 15) / 16 * 16; };
+  while (count() < 8 && std::max(tileM, tileN) > 64) {
+    if (tileN > tileM)
+      tileN = half(tileN);
+    else
+      tileM = half(tileM);
+  }
+}
+
+} // namespace
+
+void CpuDevice::matmul(const MatMulArgs &args) {
+  const unsigned rank = args.c.rank;
+  if (rank < 2 || args.a.rank != rank || args.b.rank != rank)
+    failInternal("a product of tensors of {}, {} and {} dimensions", args.a.rank, args.b.rank, rank);
+  const int64_t m = args.c.shape[rank - 2], n = args.c.shape[rank - 1];
+  const int64_t k = args.transposeA ? args.a.shape[rank - 2] : args.a.shape[rank - 1];
+  int64_t batches = 1;
+  for (unsigned d = 0; d + 2 < rank; ++d)
+    batches *= args.c.shape[d];
+  if (m == 0 || n == 0 || batches == 0)
+    return;
+  if (k == 0)
+    return fill(args.c, 0.0);
+
+  int64_t tileM, tileN;
+  chooseTiles(batches, m, n, tileM, tileN);
+  const int64_t tilesM = (m + tileM - 1) / tileM, tilesN = (n + tileN - 1) / tileN;
+  const Matrix a0 = matrixOf(args.a, args.transposeA, args.a.data), b0 = matrixOf(args.b, args.transposeB, args.b.data);
+  const bool direct = args.c.type == Type::F32 && args.c.strides[rank - 1] == 1 && args.c.strides[rank - 2] >= n;
+  const bool widenA = widened(a0), widenB = widened(b0);
+  const int64_t tileK = widenA || widenB ? std::min<int64_t>(k, 1024) : k;
+
+  auto offsetOf = [rank](const Tensor &tensor, int64_t batch) {
+    int64_t offset = 0;
+    for (unsigned d = rank - 2; d-- > 0;) {
+      offset += batch % tensor.shape[d] * tensor.strides[d];
+      batch /= tensor.shape[d];
+    }
+    return static_cast<size_t>(offset) * sizeOf(tensor.type);
+  };
+  auto scaleAt = [](const Tensor &scale, int64_t i) {
+    return reinterpret_cast<const float *>(scale.data)[scale.rank == 0 ? 0 : i * scale.strides[0]];
+  };
+
+  pool_.run(batches * tilesM * tilesN, [&](int64_t tile, unsigned thread) {
+    const int64_t batch = tile / (tilesM * tilesN), i0 = tile / tilesN % tilesM * tileM, j0 = tile % tilesN * tileN;
+    const int64_t rows = std::min(tileM, m - i0), cols = std::min(tileN, n - j0);
+    Matrix a = a0, b = b0;
+    a.data += offsetOf(args.a, batch);
+    b.data += offsetOf(args.b, batch);
+    std::byte *cBase = args.c.data + offsetOf(args.c, batch) +
+                       static_cast<size_t>(i0 * args.c.strides[rank - 2] + j0 * args.c.strides[rank - 1]) * sizeOf(args.c.type);
+    auto round16 = [](int64_t x) { return (x + 15) / 16 * 16; };
+    const int64_t sizeA = widenA ? round16(rows * tileK) : 0, sizeB = widenB ? round16(cols * tileK) : 0;
+    float *scratch = scratch_[thread].get(static_cast<size_t>(sizeA + sizeB + rows * cols + 16));
+    float *result = direct ? reinterpret_cast<float *>(cBase) : scratch + sizeA + sizeB;
+    const int64_t ld = direct ? args.c.strides[rank - 2] : cols;
+    for (int64_t k0 = 0; k0 < k; k0 += tileK) {
+      const int64_t depth = std::min(tileK, k - k0);
+      TileView av = tileOf(ops_, a, i0, rows, k0, depth, scratch);
+      TileView bv = tileOf(ops_, b, k0, depth, j0, cols, scratch + sizeA);
+      gemm(av.transposed, bv.transposed, rows, cols, depth, av.data, av.ld, bv.data, bv.ld, k0 > 0 ? 1.0f : 0.0f, result, ld);
+    }
+    if (args.scaled) {
+      float columns[512];
+      for (int64_t j = 0; j < cols; ++j)
+        columns[j] = 1.0f / scaleAt(args.scaleB, j0 + j);
+      for (int64_t i = 0; i < rows; ++i) {
+        const float row = 1.0f / scaleAt(args.scaleA, i0 + i);
+        // Two factors, since the product of both scales may leave FP32's range.
+        if (args.scaleB.rank == 0) {
+          ops_.scale(result + i * ld, row, cols);
+          ops_.scale(result + i * ld, columns[0], cols);
+        } else {
+          ops_.multiply(result + i * ld, columns, cols);
+          ops_.scale(result + i * ld, row, cols);
+        }
+      }
+    }
+    if (!direct) {
+      auto narrow = ops_.encode[static_cast<size_t>(args.c.type)];
+      const size_t size = sizeOf(args.c.type);
+      for (int64_t i = 0; i < rows; ++i) {
+        std::byte *row = cBase + static_cast<size_t>(i * args.c.strides[rank - 2]) * size;
+        if (args.c.strides[rank - 1] == 1)
+          narrow(result + i * cols, row, cols);
+        else
+          for (int64_t j = 0; j < cols; ++j)
+            narrow(result + i * cols + j, row + static_cast<size_t>(j * args.c.strides[rank - 1]) * size, 1);
+      }
+    }
+  });
+}
+
+} // namespace msamp::runtime::cpu
