@@ -1,1 +1,11 @@
 # The end-to-end tests; see msamp_e2e in ../CMakeLists.txt.
+msamp_e2e(quick PROCESSORS 2)
+msamp_e2e(check PROCESSORS 2)
+# Other levels against the same reference, within bounds derived from what they round.
+msamp_e2e(check-levels SCRIPT check PROCESSORS 2
+          ARGS --levels bf16,O1,O2,O3,O2/current,O2/rowwise --models gpt_bytes,gpt2.dynamo,llama.dynamo,opt.legacy17)
+msamp_e2e(memory PROCESSORS 2)
+msamp_e2e(bad-input SCRIPT bad_input)
+msamp_e2e(resilience PROCESSORS 2)
+msamp_e2e(ranks PROCESSORS 2 TIMEOUT 1200)
+msamp_e2e(train PROCESSORS 2 TIMEOUT 2700 SLOW)
