@@ -1,0 +1,283 @@
+#include "frontend/Import.h"
+
+#include "frontend/BindDims.h"
+#include "frontend/ElementType.h"
+#include "frontend/LoadModel.h"
+#include "frontend/Roles.h"
+#include "frontend/translate/Translator.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include <onnx/onnx_pb.h>
+
+#include <regex>
+#include <set>
+
+using namespace mlir;
+
+namespace msamp::frontend {
+namespace {
+
+// What is to be done with each initializer.
+struct Parameter {
+  ParameterRole role;
+  bool trained = true;
+};
+using Parameters = std::map<std::string, Parameter>;
+
+std::string nodeName(const onnx::NodeProto &n) {
+  if (!n.name().empty()) return n.name();
+  for (const auto &output : n.output())
+    if (!output.empty()) return n.op_type() + ":" + output;
+  return n.op_type();
+}
+
+class Importer {
+public:
+  Importer(const std::string &path, const ImportOptions &options, MLIRContext &context)
+      : path(path), options(options), context(context) {}
+
+  OwningOpRef<ModuleOp> run() {
+    auto model = parseModel(path);
+    weights.emplace(path, model);
+    for (const auto &t : model->graph().initializer()) {
+      if (!initializers.try_emplace(t.name(), InitializerType{t.data_type(), {t.dims().begin(), t.dims().end()}}).second)
+        throw Error(kBadData, path + ": two initializers are named " + t.name());
+      names.insert(t.name());
+      order.push_back(t.name());
+    }
+    prepared = prepareGraph(path, *model);
+    for (const auto &o : prepared.opset_import())
+      if (o.domain().empty() || o.domain() == "ai.onnx") opset = o.version();
+    inputs = bindInputs(path, prepared.graph(), names, options.dims);
+    findLive();
+    reportUnknownOps();
+    // Vectors whose size does not fit their use are found while translating; then it starts again without them.
+    for (;;) {
+      chooseParameters();
+      size_t before = demoted.size();
+      OwningOpRef<ModuleOp> module = translate();
+      if (demoted.size() == before) return module;
+    }
+  }
+
+private:
+  const onnx::GraphProto &graph() const { return prepared.graph(); }
+
+  // Nodes that an output depends on.
+  void findLive() {
+    std::set<std::string> needed;
+    for (const auto &output : graph().output()) needed.insert(output.name());
+    live.assign(graph().node_size(), false);
+    for (int i = graph().node_size(); i-- > 0;) {
+      const auto &n = graph().node(i);
+      for (const auto &output : n.output()) live[i] = live[i] || needed.count(output);
+      if (live[i]) needed.insert(n.input().begin(), n.input().end());
+    }
+  }
+
+  void fail(const std::vector<std::string> &problems) {
+    std::string message = path + ": " + std::to_string(problems.size()) +
+                          (problems.size() == 1 ? " node is not supported:" : " nodes are not supported:");
+    for (const auto &p : problems) message += "\n  " + p;
+    throw Error(kBadData, message);
+  }
+
+  void reportUnknownOps() {
+    std::vector<std::string> problems;
+    for (int i = 0; i < graph().node_size(); ++i) {
+      const auto &n = graph().node(i);
+      bool standard = n.domain().empty() || n.domain() == "ai.onnx";
+      if (!live[i] || (standard && translators().count(n.op_type()))) continue;
+      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type());
+    }
+    if (!problems.empty()) fail(problems);
+  }
+
+  std::vector<std::pair<std::string, std::regex>> compile(const std::vector<std::string> &list, const char *flag) const {
+    std::vector<std::pair<std::string, std::regex>> out;
+    for (const auto &text : list) {
+      try {
+        out.emplace_back(text, std::regex(text, std::regex::ECMAScript));
+      } catch (const std::regex_error &e) {
+        throw Error(kUsage, std::string(flag) + " \"" + text + "\" is not a regular expression: " + e.what());
+      }
+      bool any = false;
+      for (const auto &[name, type] : initializers) any |= isFloat(type.type) && std::regex_search(name, out.back().second);
+      if (!any) throw Error(kUsage, std::string(flag) + " \"" + text + "\" matches no floating-point initializer of " + path);
+    }
+    return out;
+  }
+
+  void chooseParameters() {
+    parameters.clear();
+    for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted)) parameters[name] = {role, true};
+    for (const auto &[text, regex] : compile(options.freeze, "--freeze"))
+      for (auto &[name, parameter] : parameters)
+        if (std::regex_search(name, regex)) parameter.trained = false;
+    for (const auto &[text, regex] : compile(options.train, "--train"))
+      for (const auto &[name, type] : initializers) {
+        if (!isFloat(type.type) || !std::regex_search(name, regex)) continue;
+        // What has no role by its use is drawn like a table, or starts from 0, by its rank.
+        auto [it, added] = parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
+        it->second.trained = true;
+      }
+    // Parameters that keep their values need them.
+    for (const auto &[name, parameter] : parameters)
+      if (!options.initStddev || !parameter.trained) weights->check(name);
+  }
+
+  OwningOpRef<ModuleOp> translate() {
+    Location unknown = UnknownLoc::get(&context);
+    OwningOpRef<ModuleOp> module = ModuleOp::create(unknown, "model");
+    OpBuilder builder(&context);
+    (*module)->removeAttr("sym_name");
+    (*module)->setAttr("msamp.source", builder.getStringAttr(path));
+    if (digest.empty()) digest = sha256OfFile(path);
+    (*module)->setAttr("msamp.source_sha256", builder.getStringAttr(digest));
+
+    builder.setInsertionPointToEnd(module->getBody());
+    auto function = func::FuncOp::create(builder, unknown, "forward", builder.getFunctionType({}, {}));
+    Block *body = function.addEntryBlock();
+    Emitter e(OpBuilder::atBlockEnd(body), *weights);
+    e.setLocation(unknown);
+
+    std::map<std::string, Ref> values;
+    for (const auto &[name, type] : initializers) {
+      values[name] = e.initializer(name, type.type, type.dims);
+      if (parameters.count(name)) e.setParameter(name);
+    }
+    SmallVector<Type> argumentTypes;
+    for (const auto &input : graph().input()) {
+      auto it = inputs.find(input.name());
+      if (it == inputs.end()) continue;
+      Location loc = NameLoc::get(builder.getStringAttr(input.name()));
+      argumentTypes.push_back(e.type(it->second.type, it->second.dims));
+      values[input.name()] = e.computed(body->addArgument(argumentTypes.back(), loc), it->second.type);
+    }
+    translateNodes(e, values);
+
+    SmallVector<Value> results;
+    SmallVector<Type> resultTypes;
+    for (int i = 0; i < graph().output_size(); ++i) {
+      const auto &output = graph().output(i);
+      Ref r = values[output.name()];
+      if (!r) throw Error(kBadData, path + ": nothing computes the output " + output.name());
+      checkOutput(path, graph(), i, r->dims, options.dims);
+      e.setLocation(NameLoc::get(builder.getStringAttr(output.name())));
+      results.push_back(e.value(r));
+      resultTypes.push_back(results.back().getType());
+    }
+    func::ReturnOp::create(e.builder, e.loc(), results);
+    function.setType(builder.getFunctionType(argumentTypes, resultTypes));
+    StringAttr nameAttr = builder.getStringAttr("msamp.name");
+    unsigned at = 0;
+    for (const auto &input : graph().input())
+      if (inputs.count(input.name())) function.setArgAttr(at++, nameAttr, builder.getStringAttr(input.name()));
+    for (int i = 0; i < graph().output_size(); ++i)
+      function.setResultAttr(i, nameAttr, builder.getStringAttr(graph().output(i).name()));
+
+    addParameters(function, e);
+    verifyModule(*module);
+    return module;
+  }
+
+  void translateNodes(Emitter &e, std::map<std::string, Ref> &values) {
+    std::vector<std::string> problems;
+    std::set<std::string> poisoned; // outputs of nodes that failed
+    for (int i = 0; i < graph().node_size(); ++i) {
+      if (!live[i]) continue;
+      const auto &n = graph().node(i);
+      NodeContext c(e, n, opset, *weights);
+      bool skip = false;
+      for (const auto &name : n.input()) {
+        skip |= poisoned.count(name) != 0;
+        auto it = values.find(name);
+        if (!name.empty() && it == values.end() && !skip)
+          throw Error(kBadData, path + ": node " + nodeName(n) + " reads " + name + ", which nothing computes");
+        c.inputs.push_back(name.empty() || it == values.end() ? Ref() : it->second);
+      }
+      if (!skip) {
+        e.setLocation(NameLoc::get(StringAttr::get(&context, nodeName(n))));
+        noteMisfits(n, c.inputs);
+        try {
+          translators().at(n.op_type())(c);
+        } catch (const Unsupported &u) {
+          problems.push_back(nodeName(n) + ": " + n.op_type() + ": " + u.what());
+          skip = true;
+        } catch (const Invalid &bad) {
+          throw Error(kBadData, path + ": node " + nodeName(n) + " (" + n.op_type() + "): " + bad.what());
+        }
+      }
+      for (int o = 0; o < n.output_size(); ++o) {
+        if (n.output(o).empty()) continue;
+        if (!skip && o < static_cast<int>(c.outputs.size()) && c.outputs[o])
+          values[n.output(o)] = c.outputs[o];
+        else
+          poisoned.insert(n.output(o));
+      }
+    }
+    if (!problems.empty()) fail(problems);
+  }
+
+  // A scale or bias has the size of the last dimension of what it meets; an outer product with a constant has not.
+  void noteMisfits(const onnx::NodeProto &n, const std::vector<Ref> &in) {
+    if (n.op_type() != "Mul" && n.op_type() != "Add") return;
+    for (int i = 0; i < 2 && in.size() == 2; ++i) {
+      const Ref &v = in[i], &other = in[1 - i];
+      if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer)) continue;
+      ParameterRole role = parameters.at(v->initializer).role;
+      if ((role == ParameterRole::Scale || role == ParameterRole::Bias) && (other->dims.empty() || other->dims.back() != v->dims.back()))
+        demoted.insert(v->initializer);
+    }
+  }
+
+  // Symbols of the parameters that are read, in the order of the file.
+  void addParameters(func::FuncOp function, Emitter &e) {
+    std::set<std::string> read;
+    function.walk([&](GetOp get) { read.insert(get.getParam().str()); });
+    OpBuilder builder(function);
+    for (const auto &name : order) {
+      if (!read.count(name)) continue;
+      const Parameter &p = parameters.at(name);
+      const InitializerType &type = initializers.at(name);
+      FloatAttr init;
+      if (options.initStddev && p.trained) init = builder.getF64FloatAttr(*options.initStddev);
+      ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, e.type(type.type, type.dims), p.role, p.trained, init,
+                          ArrayAttr(), StateClassAttr());
+    }
+  }
+
+  void verifyModule(ModuleOp module) {
+    std::string messages;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
+      messages += "\n  " + d.str();
+      return success();
+    });
+    if (failed(verify(module))) throw Error(kInternal, path + ": the imported module is not valid; this is a bug:" + messages);
+  }
+
+  const std::string path;
+  const ImportOptions &options;
+  MLIRContext &context;
+  std::optional<WeightSource> weights;
+  onnx::ModelProto prepared;
+  int64_t opset = 0;
+  InitializerTypes initializers;
+  std::set<std::string> names;
+  std::vector<std::string> order;
+  std::map<std::string, InputType> inputs;
+  std::vector<bool> live;
+  Parameters parameters;
+  std::set<std::string> demoted;
+  std::string digest;
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> importModel(const std::string &path, const ImportOptions &options, MLIRContext &context) {
+  context.loadDialect<MsampDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
+  return Importer(path, options, context).run();
+}
+
+} // namespace msamp::frontend

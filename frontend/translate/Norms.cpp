@@ -1,0 +1,133 @@
+// Normalisations.
+#include "frontend/translate/Translator.h"
+
+namespace msamp::frontend {
+namespace {
+
+// Layer norm of the last dimension; scale and shift may be null.
+LayerNormOp layerNorm(Emitter &e, const Ref &x, const Ref &scale, const Ref &shift, double eps) {
+  Dims rows(x->dims.begin(), x->dims.end() - 1);
+  auto statistics = e.type(onnx::TensorProto::FLOAT, rows);
+  return LayerNormOp::create(e.builder, e.loc(), e.type(x), statistics, statistics, e.value(x),
+                             scale ? e.value(scale) : mlir::Value(), shift ? e.value(shift) : mlir::Value(),
+                             e.builder.getF64FloatAttr(eps));
+}
+
+// The dimensions from the axis on as one, and the vectors that fit it: those of exactly these dimensions.
+struct Rows {
+  Rows(NodeContext &c) : c(c), x(c.in(0)), axis(c.axis(c.getInt("axis", -1), x->rank())) {
+    inner.assign(x->dims.begin() + axis, x->dims.end());
+    Dims dims(x->dims.begin(), x->dims.begin() + axis);
+    dims.push_back(countElements(inner));
+    flat = c.e.reshape(x, dims);
+  }
+  bool fits(const Ref &v) const { return !v || v->dims == inner; }
+  Ref vector(const Ref &v) const { return v ? c.e.reshape(v, {countElements(inner)}) : v; }
+  Dims statisticDims() const {
+    Dims dims = x->dims;
+    for (int64_t d = axis; d < x->rank(); ++d) dims[d] = 1;
+    return dims;
+  }
+  NodeContext &c;
+  Ref x, flat;
+  int64_t axis;
+  Dims inner;
+};
+
+void layerNormalization(NodeContext &c) {
+  Emitter &e = c.e;
+  Rows rows(c);
+  Ref scale = c.in(1), shift = c.maybe(2);
+  bool fused = rows.fits(scale) && rows.fits(shift);
+  auto op = layerNorm(e, rows.flat, fused ? rows.vector(scale) : Ref(), fused ? rows.vector(shift) : Ref(), c.getFloat("epsilon", 1e-5));
+  Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
+  if (!fused) {
+    y = e.mul(y, scale);
+    if (shift) y = e.add(y, shift);
+  }
+  c.out(y);
+  if (c.wants(1)) c.out(e.reshape(e.computed(op.getMean(), onnx::TensorProto::FLOAT), rows.statisticDims()), 1);
+  if (c.wants(2)) c.out(e.reshape(e.computed(op.getRstd(), onnx::TensorProto::FLOAT), rows.statisticDims()), 2);
+}
+
+void rmsNormalization(NodeContext &c) {
+  Emitter &e = c.e;
+  Rows rows(c);
+  Ref scale = c.in(1);
+  bool fused = rows.fits(scale);
+  Dims leading(rows.flat->dims.begin(), rows.flat->dims.end() - 1);
+  auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), e.value(rows.flat),
+                              fused ? e.value(rows.vector(scale)) : mlir::Value(),
+                              e.builder.getF64FloatAttr(c.getFloat("epsilon", 1e-5)));
+  Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
+  c.out(fused ? y : e.mul(y, scale));
+}
+
+// A value for each channel (dimension 1), ready to broadcast.
+Ref channels(Emitter &e, const Ref &v, const Ref &x) {
+  Dims dims(x->rank(), 1);
+  if (v->dims != Dims{x->dims.at(1)})
+    throw Invalid("a vector of shape " + printDims(v->dims) + " for " + std::to_string(x->dims.at(1)) + " channels");
+  dims[1] = v->dims[0];
+  return e.reshape(v, dims);
+}
+
+void batchNormalization(NodeContext &c) {
+  Emitter &e = c.e;
+  Ref x = c.in(0), mean, variance;
+  if (x->rank() < 2) throw Invalid("rank " + std::to_string(x->rank()) + ", expected at least 2");
+  if (c.getInt("training_mode", 0)) {
+    if (c.wants(1) || c.wants(2)) throw Unsupported("running statistics; export the model in inference mode");
+    Dims axes;
+    for (int64_t d = 0; d < x->rank(); ++d)
+      if (d != 1) axes.push_back(d);
+    mean = channels(e, e.reduceMean(x, axes), x);
+    Ref centred = e.sub(x, mean);
+    variance = channels(e, e.reduceMean(e.mul(centred, centred), axes), x);
+  } else {
+    mean = channels(e, c.in(3), x);
+    variance = channels(e, c.in(4), x);
+  }
+  Ref deviation = e.unary(Unary::Sqrt, e.binary(Binary::Add, variance, c.getFloat("epsilon", 1e-5)));
+  Ref factor = e.div(channels(e, c.in(1), x), deviation);
+  c.out(e.add(e.mul(e.sub(x, mean), factor), channels(e, c.in(2), x)));
+}
+
+// Each of `groups` runs of channels to mean 0 and variance 1.
+Ref groupsNormalised(Emitter &e, const Ref &x, int64_t groups, double eps) {
+  if (x->rank() < 3 || groups < 1 || x->dims[1] % groups)
+    throw Invalid(std::to_string(groups) + " groups of the channels of shape " + printDims(x->dims));
+  Ref flat = e.reshape(x, {x->dims[0], groups, countElements(x->dims) / (x->dims[0] * groups)});
+  return e.reshape(e.computed(layerNorm(e, flat, {}, {}, eps).getY(), x->type), x->dims);
+}
+
+void instanceNormalization(NodeContext &c) {
+  Ref x = c.in(0), y = groupsNormalised(c.e, x, x->rank() > 1 ? x->dims[1] : 0, c.getFloat("epsilon", 1e-5));
+  c.out(c.e.add(c.e.mul(y, channels(c.e, c.in(1), x)), channels(c.e, c.in(2), x)));
+}
+
+void groupNormalization(NodeContext &c) {
+  Emitter &e = c.e;
+  Ref x = c.in(0), scale = c.in(1), shift = c.in(2);
+  int64_t groups = c.getInt("num_groups", 1);
+  Ref y = groupsNormalised(e, x, groups, c.getFloat("epsilon", 1e-5));
+  // Opset 18 had a value for each group.
+  auto perChannel = [&](const Ref &v) {
+    if (v->dims == Dims{groups} && groups != x->dims[1])
+      return e.reshape(e.broadcast(e.reshape(v, {groups, 1}), {groups, x->dims[1] / groups}), {x->dims[1]});
+    return v;
+  };
+  c.out(e.add(e.mul(y, channels(e, perChannel(scale), x)), channels(e, perChannel(shift), x)));
+}
+
+} // namespace
+
+void addNorms(TranslatorTable &t) {
+  t["LayerNormalization"] = layerNormalization;
+  t["RMSNormalization"] = rmsNormalization;
+  t["BatchNormalization"] = batchNormalization;
+  t["InstanceNormalization"] = instanceNormalization;
+  t["GroupNormalization"] = groupNormalization;
+}
+
+} // namespace msamp::frontend
