@@ -1,0 +1,105 @@
+// Decides the state class of each trained parameter and says which matrices miss FP8, and why.
+#include "passes/partition/StateClasses.h"
+#include "passes/precision/Analysis.h"
+#include "passes/precision/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace msamp::precision {
+
+#define GEN_PASS_DEF_ASSIGNSTATECLASSES
+#include "passes/precision/Passes.h.inc"
+
+namespace {
+
+constexpr int64_t kFp8Multiple = 16;
+
+struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!partition::isLevel(level)) {
+      module.emitError() << "level '" << level << "' is none of fp32, bf16, O1, O2, O3";
+      return signalPassFailure();
+    }
+    if (recipe != "delayed" && recipe != "current" && recipe != "rowwise") {
+      module.emitError() << "recipe '" << recipe << "' is none of delayed, current, rowwise";
+      return signalPassFailure();
+    }
+    func::FuncOp step = findStep(module);
+    if (!step) return signalPassFailure();
+    Builder builder(&getContext());
+    module->setAttr("msamp.level", builder.getStringAttr(level));
+    module->setAttr("msamp.recipe", builder.getStringAttr(recipe));
+    module->setAttr("msamp.accumulate", builder.getI64IntegerAttr(accumulate));
+
+    collectUses(step);
+    head = findHead(step);
+    for (auto param : module.getOps<ParameterOp>()) {
+      if (!param.getTrained()) continue;
+      StateClass state = StateClass::Plain;
+      if (partition::isFp8Level(level) && param.getRole() == ParameterRole::Matrix) {
+        std::string reason = missesFp8(param);
+        auto options = remark::RemarkOpts::name("fp8-weight").category("precision");
+        Location loc = usedBy[param.getSymName()].empty() ? param.getLoc() : usedBy[param.getSymName()].front()->getLoc();
+        if (reason.empty()) {
+          state = StateClass::Scaled;
+          remark::passed(loc, options) << (param.getSymName() + ": FP8 GEMMs and scaled state").str();
+        } else {
+          remark::missed(loc, options) << (param.getSymName() + " kept in BF16: ").str() + reason;
+        }
+      }
+      param.setStateClass(state);
+    }
+  }
+
+  void collectUses(func::FuncOp step) {
+    step.walk([&](GetOp get) {
+      SmallVector<Value> worklist{get.getResult()};
+      while (!worklist.empty()) {
+        Value value = worklist.pop_back_val();
+        for (Operation *user : value.getUsers()) {
+          if (isa<TransposeOp>(user))
+            worklist.push_back(user->getResult(0));
+          else
+            usedBy[get.getParam()].push_back(user);
+        }
+      }
+    });
+    for (auto &entry : usedBy)
+      llvm::sort(entry.second, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  }
+
+  // Why the parameter's GEMMs cannot be FP8; empty if they can.
+  std::string missesFp8(ParameterOp param) {
+    auto &users = usedBy[param.getSymName()];
+    if (param.getTensorType().getRank() != 2) return "it is no matrix of rank 2";
+    if (users.empty()) return "the step does not read it";
+    for (Operation *user : users) {
+      auto product = dyn_cast<MatMulOp>(user);
+      if (!product) return ("it is read by " + user->getName().getStringRef()).str();
+      if (product == head) return "its product is the head";
+      auto a = tensorTypeOf(product.getA()), c = tensorTypeOf(product.getResult());
+      if (c.getRank() != 2) return "its product is batched";
+      bool flips;
+      if (parameterBehind(product.getA(), flips) && parameterBehind(product.getB(), flips))
+        return "both operands of its product are parameters";
+      std::pair<const char *, int64_t> dims[] = {{"M", c.getDimSize(0)},
+                                                 {"N", c.getDimSize(1)},
+                                                 {"K", a.getDimSize(product.getTransposeA() ? 0 : 1)}};
+      for (auto [name, size] : dims)
+        if (size % kFp8Multiple)
+          return std::string(name) + " = " + std::to_string(size) + " is not a multiple of " + std::to_string(kFp8Multiple);
+    }
+    return {};
+  }
+
+  llvm::StringMap<SmallVector<Operation *>> usedBy;
+  MatMulOp head;
+};
+
+} // namespace
+} // namespace msamp::precision

@@ -1,0 +1,51 @@
+// Passes of the precision phase.
+#ifndef MSAMP_PRECISION_PASSES
+#define MSAMP_PRECISION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AssignStateClasses : Pass<"msamp-assign-state-classes", "::mlir::ModuleOp"> {
+  let summary = "decide how each trained parameter's training state is stored";
+  let description = [{
+    Sets `state_class`: scaled for the matrices of linear layers at O1 to O3, plain for all others. A matrix stays plain
+    when it is the head, is tied to a table, or a dimension of its GEMMs is no multiple of 16 (cuBLASLt's FP8 GEMM wants
+    16 bytes), each with a remark. Level and recipe become attributes of the module for the phases that follow.
+  }];
+  let options = [
+    Option<"level", "level", "std::string", "\"fp32\"", "fp32, bf16, O1, O2 or O3">,
+    Option<"recipe", "recipe", "std::string", "\"delayed\"", "delayed, current or rowwise">,
+    Option<"accumulate", "accumulate", "int64_t", "1", "micro-batches a step">];
+  let dependentDialects = ["::msamp::MsampDialect"];
+}
+
+def QuantizeLinears : Pass<"msamp-quantize-linears", "::mlir::ModuleOp"> {
+  let summary = "make the three GEMMs of each linear layer FP8";
+  let description = [{
+    fprop `x w`, dgrad `dy w` and wgrad `x dy` become `msamp.scaled_matmul` of E4M3 (x, w) and E5M2 (dy) operands, with
+    scales by recipe: a delayed site a tensor, current amax a tensor, or a current scale a row for fprop and dgrad with a
+    delayed one a tensor for wgrad. A tensor that several GEMMs read is quantised once. FP16 weights are quantised again in
+    the backward (marked `msamp.rebuilt`), where keeping them would cost a byte a parameter.
+  }];
+  let dependentDialects = ["::msamp::MsampDialect"];
+}
+
+def ConvertGradients : Pass<"msamp-convert-gradients", "::mlir::ModuleOp"> {
+  let summary = "bring each returned gradient to its storage type";
+  let description = [{
+    BF16 for the plain class, FP8 for the scaled one (with a site of kind weight_grad, or current), FP32 where several
+    micro-batches accumulate.
+  }];
+  let dependentDialects = ["::msamp::MsampDialect"];
+}
+
+def RoundActivations : Pass<"msamp-round-activations", "::mlir::ModuleOp"> {
+  let summary = "keep what is written to memory in BF16";
+  let description = [{
+    Results and operands of library ops and values that live across a library op become BF16; pointwise ops and
+    reductions go on in FP32 on widened operands, so a chain that fuses is never rounded inside. Row statistics and
+    gradients of vectors stay FP32. Plain weights get their storage type.
+  }];
+  let dependentDialects = ["::msamp::MsampDialect"];
+}
+
+#endif

@@ -1,0 +1,18 @@
+// The precision phase in order.
+#include "passes/Pipeline.h"
+#include "passes/precision/Passes.h"
+
+namespace msamp::precision {
+
+void buildPipeline(mlir::OpPassManager &pm, const msamp::PipelineOptions &options) {
+  AssignStateClassesOptions classes;
+  classes.level = options.level;
+  classes.recipe = options.recipe;
+  classes.accumulate = options.accumulate;
+  pm.addPass(createAssignStateClasses(classes));
+  pm.addPass(createQuantizeLinears());
+  pm.addPass(createConvertGradients());
+  pm.addPass(createRoundActivations());
+}
+
+} // namespace msamp::precision

@@ -1,0 +1,217 @@
+// The three GEMMs of each linear layer in FP8: fprop (x, w), dgrad (dy, w), wgrad (x, dy).
+#include "passes/partition/StateClasses.h"
+#include "passes/precision/Analysis.h"
+#include "passes/precision/Fp8Builder.h"
+#include "passes/precision/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace msamp::precision {
+
+#define GEN_PASS_DEF_QUANTIZELINEARS
+#include "passes/precision/Passes.h.inc"
+
+namespace {
+
+// One of a linear layer's GEMMs.
+struct LinearGemm {
+  enum Kind { Fprop, Dgrad, Wgrad } kind;
+  MatMulOp op;
+  ParameterOp param;
+  bool weightIsA = false;                          // fprop and dgrad
+  bool transposeA = false, transposeB = false;     // with transposes of the weight folded in
+};
+
+// Whether two values are computed alike: same ops, attributes and leaves. Recompute's copies of a value are.
+bool sameComputation(Value a, Value b, int depth = 64) {
+  if (a == b) return true;
+  Operation *p = a.getDefiningOp(), *q = b.getDefiningOp();
+  if (!p || !q || depth == 0) return false;
+  if (p->getName() != q->getName() || p->getNumOperands() != q->getNumOperands() || a.getType() != b.getType() ||
+      cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber() ||
+      p->getAttrDictionary() != q->getAttrDictionary() || !isMemoryEffectFree(p))
+    return false;
+  for (auto [x, y] : llvm::zip(p->getOperands(), q->getOperands()))
+    if (!sameComputation(x, y, depth - 1)) return false;
+  return true;
+}
+
+struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    level = moduleString(module, "msamp.level", "fp32");
+    recipe = moduleString(module, "msamp.recipe", "delayed");
+    if (!partition::isFp8Level(level)) return;
+    func::FuncOp step = findStep(module);
+    if (!step) return signalPassFailure();
+    collectGemms(step);
+    Fp8Builder fp8(module, recipe);
+    for (LinearGemm &gemm : gemms)
+      if (gemm.kind == LinearGemm::Wgrad)
+        rewriteWgrad(fp8, gemm);
+      else
+        rewriteWithWeight(fp8, gemm);
+    // Reads in the old type, and transposes of them, are dead now.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))
+      if (isa<GetOp, TransposeOp>(op) && op.use_empty()) op.erase();
+    step.walk([&](GetOp get) {
+      auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr());
+      if (isScaled(param) && tensorTypeOf(get.getResult()).getElementType().isF32()) {
+        get.emitError() << "scaled parameter " << get.getParam() << " is read outside of its linear layer";
+        signalPassFailure();
+      }
+    });
+  }
+
+  static bool isScaled(ParameterOp param) { return param && param.getStateClass() == StateClass::Scaled; }
+
+  void collectGemms(func::FuncOp step) {
+    llvm::DenseMap<Operation *, ParameterOp> wgrads;
+    Operation *ret = step.getBody().front().getTerminator();
+    for (auto [index, param] : gradientResults(step)) {
+      if (!isScaled(param)) continue;
+      SmallVector<MatMulOp> products;
+      collectWeightGradients(ret->getOperand(index), products);
+      for (MatMulOp product : products) wgrads[product] = param;
+    }
+    for (auto product : step.getBody().front().getOps<MatMulOp>()) {
+      LinearGemm gemm{LinearGemm::Wgrad, product, {}, false, product.getTransposeA(), product.getTransposeB()};
+      if (auto found = wgrads.find(product); found != wgrads.end()) {
+        gemm.param = found->second;
+        gemms.push_back(gemm);
+        continue;
+      }
+      for (bool isA : {true, false}) {
+        bool flips;
+        GetOp get = parameterBehind(isA ? product.getA() : product.getB(), flips);
+        if (!get) continue;
+        auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(product, get.getParamAttr());
+        if (!isScaled(param)) continue;
+        gemm.param = param;
+        gemm.kind = isBackward(product) ? LinearGemm::Dgrad : LinearGemm::Fprop;
+        gemm.weightIsA = isA;
+        (isA ? gemm.transposeA : gemm.transposeB) ^= flips;
+        gemms.push_back(gemm);
+        break;
+      }
+    }
+  }
+
+  // The FP8 weight, tensor-wise. FP16 weights are quantised at each place that is far from the others.
+  Quantised weight(OpBuilder &builder, Location loc, ParameterOp param, bool rebuilt) {
+    auto &known = weights[rebuilt][param];
+    if (known.values && !rebuilt) return known;
+    auto scalar = RankedTensorType::get({}, builder.getF32Type());
+    auto type = param.getTensorType();
+    Value scale = GetScaleOp::create(builder, loc, scalar, param.getSymName());
+    auto e4m3 = Float8E4M3FNType::get(builder.getContext());
+    if (level == "O3") {
+      Value stored = GetOp::create(builder, loc, withElement(type, e4m3), param.getSymName());
+      return known = {stored, scale};
+    }
+    Value stored = GetOp::create(builder, loc, withElement(type, builder.getF16Type()), param.getSymName());
+    auto wide = withElement(type, builder.getF32Type());
+    Value widened = arith::ExtFOp::create(builder, loc, wide, stored);
+    Value everywhere = BroadcastOp::create(builder, loc, wide, scale, ArrayRef<int64_t>{});
+    Value value = arith::DivFOp::create(builder, loc, widened, everywhere);
+    Value amax = GetAmaxOp::create(builder, loc, scalar, param.getSymName());
+    Value scale8 = ScaleOfOp::create(builder, loc, scalar, amax, e4m3, 0);
+    auto quantize = QuantizeOp::create(builder, loc, withElement(type, e4m3), value, scale8);
+    // Marked so that no clean-up merges it with the forward's and keeps a copy of all weights alive.
+    if (rebuilt) quantize->setAttr("msamp.rebuilt", builder.getUnitAttr());
+    return known = {quantize.getResult(), scale8};
+  }
+
+  // The scale of a row-wise operand must run along the result's rows (columns for b): its last dimension is summed over.
+  static bool rowsSurvive(bool isA, bool transposed) { return isA ? !transposed : transposed; }
+
+  void rewriteWithWeight(Fp8Builder &fp8, LinearGemm &gemm) {
+    MatMulOp op = gemm.op;
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    bool forward = gemm.kind == LinearGemm::Fprop;
+    Value x = gemm.weightIsA ? op.getB() : op.getA();
+    SiteKind kind = forward ? SiteKind::Activation : SiteKind::ActivationGrad;
+    std::string name = (gemm.param.getSymName() + (forward ? ".x" : ".dy")).str();
+
+    Quantised input;
+    bool xIsA = !gemm.weightIsA;
+    bool xTransposed = xIsA ? gemm.transposeA : gemm.transposeB;
+    if (recipe == "rowwise" && rowsSurvive(xIsA, xTransposed)) {
+      input = fp8.rowwise(builder, loc, x, kind);
+    } else if (forward && isRebuilt(op)) {
+      input = fp8.tensorwiseLike(builder, loc, x, originalOf(gemm.param, x), name, kind);
+    } else {
+      if (recipe == "rowwise")
+        remark::missed(loc, remark::RemarkOpts::name("rowwise").category("precision"))
+            << (gemm.param.getSymName() + ": one scale for the tensor, as its tokens lie along the last dimension").str();
+      input = fp8.tensorwise(builder, loc, x, name, kind);
+    }
+    if (forward && !isRebuilt(op)) inputs[gemm.param].push_back(x);
+
+    Quantised w = weight(builder, loc, gemm.param, !forward || isRebuilt(op));
+    Quantised a = gemm.weightIsA ? w : input, b = gemm.weightIsA ? input : w;
+    replace(builder, gemm, a, b);
+  }
+
+  void rewriteWgrad(Fp8Builder &fp8, LinearGemm &gemm) {
+    MatMulOp op = gemm.op;
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    bool xIsA = isInput(gemm.param, op.getA()) || (!isInput(gemm.param, op.getB()) && !madeByBackward(op.getA()));
+    Value x = xIsA ? op.getA() : op.getB(), dy = xIsA ? op.getB() : op.getA();
+    StringRef param = gemm.param.getSymName();
+
+    Quantised x8, dy8;
+    if (Value original = originalOf(gemm.param, x); original && original != x) {
+      x8 = fp8.tensorwiseLike(builder, loc, x, original, (param + ".x").str(), SiteKind::Activation);
+    } else {
+      // Beside the row-wise one, in the forward: one kernel writes both, and one byte a value is kept.
+      OpBuilder near(builder);
+      if (Operation *rows = fp8.rowwiseOp(x, SiteKind::Activation)) near.setInsertionPointAfter(rows);
+      x8 = fp8.tensorwise(near, loc, x, (param + ".x").str(), SiteKind::Activation);
+    }
+    OpBuilder near(builder);
+    if (Operation *rows = fp8.rowwiseOp(dy, SiteKind::ActivationGrad)) near.setInsertionPointAfter(rows);
+    dy8 = fp8.tensorwise(near, loc, dy, (param + ".dy").str(), SiteKind::ActivationGrad);
+    replace(builder, gemm, xIsA ? x8 : dy8, xIsA ? dy8 : x8);
+  }
+
+  static bool madeByBackward(Value v) {
+    Operation *op = v.getDefiningOp();
+    return op && isBackward(op);
+  }
+
+  bool isInput(ParameterOp param, Value v) {
+    return llvm::is_contained(inputs[param], v);
+  }
+
+  // The forward value that `x`, an operand of one of the parameter's backward GEMMs, is or was rebuilt from.
+  Value originalOf(ParameterOp param, Value x) {
+    auto &known = inputs[param];
+    if (llvm::is_contained(known, x)) return x;
+    for (Value candidate : known)
+      if (sameComputation(candidate, x)) return candidate;
+    return known.size() == 1 ? known.front() : Value();
+  }
+
+  void replace(OpBuilder &builder, LinearGemm &gemm, const Quantised &a, const Quantised &b) {
+    auto product = ScaledMatMulOp::create(builder, gemm.op.getLoc(), gemm.op.getResult().getType(), a.values, b.values,
+                                          a.scale, b.scale, gemm.transposeA, gemm.transposeB);
+    gemm.op.getResult().replaceAllUsesWith(product.getResult());
+    gemm.op.erase();
+  }
+
+  StringRef level, recipe;
+  SmallVector<LinearGemm> gemms;
+  llvm::DenseMap<Operation *, SmallVector<Value>> inputs;
+  llvm::DenseMap<Operation *, Quantised> weights[2]; // in the forward, in the backward
+};
+
+} // namespace
+} // namespace msamp::precision
