@@ -123,6 +123,8 @@ public:
   virtual void attentionGrad(const AttentionArgs &args) = 0;
   // table[indices[i]] += updates[i] in the order of i, from zero; FP32 sums.
   virtual void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) = 0;
+  // result = slices of the table along `axis`, at the indices; its shape is table[:axis] + indices + table[axis+1:].
+  virtual void gather(const Tensor &table, const Tensor &indices, unsigned axis, const Tensor &result) = 0;
   virtual void copy(const Tensor &source, const Tensor &destination) = 0;
   virtual void fill(const Tensor &destination, double value) = 0;
   // sum = first ? value : sum + value.

@@ -1,6 +1,8 @@
 #include "runtime/plan/PlanCheck.h"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "runtime/core/Error.h"
 #include "runtime/core/Types.h"
@@ -169,6 +171,7 @@ private:
       break;
     }
     case plan::Step::kScatterAdd: checkCount(where, step, 2, 2, 1); break;
+    case plan::Step::kGather: checkCount(where, step, 2, 2, 1); break;
     case plan::Step::kCopy: checkCount(where, step, 1, 1, 1); break;
     case plan::Step::kFill: checkCount(where, step, 0, 0, 1); break;
     case plan::Step::kAccumulate: checkCount(where, step, 1, 1, 1); break;

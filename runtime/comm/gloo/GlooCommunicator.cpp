@@ -1,6 +1,7 @@
 // Collectives over Gloo's TCP transport: point-to-point messages between each pair of ranks, so that a failure can be put down
 // to a peer.
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <vector>
 
@@ -34,6 +35,11 @@ public:
       failTryAgain("rank {} of {}: the ranks did not find each other within {} s: {}", options.rank, options.size,
           options.timeout.count() / 1000, error.what());
     }
+    // All have met: nothing of the meeting is left behind, however the job ends.
+    barrier();
+    std::error_code ignored;
+    if (rank() == 0)
+      std::filesystem::remove_all(options.rendezvous, ignored);
   }
 
   unsigned rank() const override { return options_.rank; }

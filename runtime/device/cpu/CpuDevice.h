@@ -43,6 +43,7 @@ public:
   void attention(const AttentionArgs &args) override;
   void attentionGrad(const AttentionArgs &args) override;
   void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override;
+  void gather(const Tensor &table, const Tensor &indices, unsigned axis, const Tensor &result) override;
   void copy(const Tensor &source, const Tensor &destination) override;
   void fill(const Tensor &destination, double value) override;
   void accumulate(const Tensor &value, const Tensor &sum, bool first) override;

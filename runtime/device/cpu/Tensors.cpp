@@ -91,6 +91,21 @@ template <class T> void copyStrided(const void *from, int64_t stepFrom, void *to
     static_cast<T *>(to)[i * stepTo] = static_cast<const T *>(from)[i * stepFrom];
 }
 
+// Index i of a lookup; negative ones count from the end, as in ONNX.
+int64_t rowAt(const Tensor &indices, int64_t i, int64_t rows) {
+  int64_t index = 0;
+  if (indices.type == Type::I64)
+    index = reinterpret_cast<const int64_t *>(indices.data)[i];
+  else if (indices.type == Type::I32)
+    index = reinterpret_cast<const int32_t *>(indices.data)[i];
+  else
+    failInternal("indices of type {}", nameOf(indices.type));
+  const int64_t row = index < 0 ? index + rows : index;
+  if (row < 0 || row >= rows)
+    failData("index {} of a lookup is beyond a table of {} rows", index, rows);
+  return row;
+}
+
 } // namespace
 
 void CpuDevice::copy(const Tensor &source, const Tensor &destination) {
@@ -185,6 +200,36 @@ void CpuDevice::accumulate(const Tensor &value, const Tensor &sum, bool first) {
   });
 }
 
+void CpuDevice::gather(const Tensor &table, const Tensor &indices, unsigned axis, const Tensor &result) {
+  if (axis >= table.rank || !table.contiguous() || !indices.contiguous() || !result.contiguous())
+    failInternal("lookup along dimension {} of a table of {}, or of tensors with gaps", axis, table.rank);
+  const int64_t rows = table.shape[axis], count = indices.elements();
+  int64_t outer = 1, inner = 1;
+  for (unsigned d = 0; d < table.rank; ++d)
+    (d < axis ? outer : inner) *= d == axis ? 1 : table.shape[d];
+  if (result.elements() != outer * count * inner)
+    failInternal("lookup of {} slices of {} values into {}", outer * count, inner, result.elements());
+  const size_t sizeFrom = sizeOf(table.type), sizeTo = sizeOf(result.type);
+  const bool converts = table.type != result.type;
+  const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, inner));
+  pool_.run((outer * count + grain - 1) / grain, [&](int64_t task, unsigned) {
+    for (int64_t i = task * grain; i < std::min(outer * count, (task + 1) * grain); ++i) {
+      const std::byte *from = table.data + static_cast<size_t>((i / count * rows + rowAt(indices, i % count, rows)) * inner) * sizeFrom;
+      std::byte *to = result.data + static_cast<size_t>(i * inner) * sizeTo;
+      if (!converts) {
+        std::memcpy(to, from, static_cast<size_t>(inner) * sizeFrom);
+        continue;
+      }
+      float buffer[256];
+      for (int64_t j = 0; j < inner; j += 256) {
+        const int64_t width = std::min<int64_t>(256, inner - j);
+        decode(table.type, from + static_cast<size_t>(j) * sizeFrom, buffer, width);
+        encode(result.type, buffer, to + static_cast<size_t>(j) * sizeTo, width);
+      }
+    }
+  });
+}
+
 void CpuDevice::scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) {
   const int64_t rows = table.shape[0], count = indices.elements();
   const int64_t width = rows > 0 ? table.elements() / rows : 0;
@@ -193,17 +238,7 @@ void CpuDevice::scatterAdd(const Tensor &updates, const Tensor &indices, const T
     failInternal("scatter-add of {} values at {} indices into rows of {}", updates.elements(), count, width);
   // Stable counting sort by row: each row is then summed in the order of its updates, whoever does it.
   std::vector<int64_t> start(static_cast<size_t>(rows + 1), 0), order(static_cast<size_t>(count));
-  auto indexAt = [&](int64_t i) {
-    int64_t index = indices.type == Type::I64 ? reinterpret_cast<const int64_t *>(indices.data)[i]
-                                              : reinterpret_cast<const int32_t *>(indices.data)[i];
-    if (index < 0)
-      index += rows;
-    if (index < 0 || index >= rows)
-      failData("index {} of a lookup is beyond a table of {} rows", index, rows);
-    return static_cast<size_t>(index);
-  };
-  if (indices.type != Type::I64 && indices.type != Type::I32)
-    failInternal("indices of type {}", nameOf(indices.type));
+  auto indexAt = [&](int64_t i) { return static_cast<size_t>(rowAt(indices, i, rows)); };
   for (int64_t i = 0; i < count; ++i)
     ++start[indexAt(i) + 1];
   for (int64_t r = 0; r < rows; ++r)

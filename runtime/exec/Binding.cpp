@@ -1,0 +1,148 @@
+// Arenas, and the addresses of what steps read and write.
+#include <algorithm>
+
+#include "runtime/core/Error.h"
+#include "runtime/exec/ExecutorImpl.h"
+
+namespace msamp::runtime {
+
+namespace {
+
+template <class Shape> size_t bytesOf(plan::Type type, const Shape &shape) {
+  size_t bytes = sizeOf(static_cast<Type>(type));
+  for (int64_t d : shape)
+    bytes *= static_cast<size_t>(d);
+  return bytes;
+}
+
+size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+} // namespace
+
+void ExecutorImpl::allocate() {
+  for (const plan::Program &program : plan_.programs()) {
+    if (program.arena_bytes() > arenaBytes_) {
+      arenaBytes_ = program.arena_bytes();
+      arenaWorkspace_ = program.arena_workspace_bytes();
+    }
+    for (const plan::Step &step : program.steps())
+      if (step.has_update_sites())
+        siteMargin_ = static_cast<int>(step.update_sites().margin());
+  }
+  // Programs run one after the other, so they share an arena.
+  arena_ = static_cast<std::byte *>(device_.allocate(arenaBytes_));
+  for (const plan::Input &input : plan_.inputs()) {
+    inputOffsets_.push_back(inputArenaBytes_);
+    inputSizes_.push_back(bytesOf(input.type(), input.shape()));
+    inputArenaBytes_ += round64(inputSizes_.back());
+  }
+  inputs_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
+  if (plan_.constants_size() > 0) {
+    const auto path = loaded_.directory / "weights" / "constants.bin";
+    constants_ = MappedFile(path);
+    for (const plan::Constant &constant : plan_.constants())
+      if (constant.offset() > constants_.size() || constant.bytes() > constants_.size() - constant.offset())
+        failData("{}: constant {} reaches beyond the file's {} bytes; compile the plan again", path.string(), constant.name(),
+            constants_.size());
+  }
+  std::vector<KernelRef> references;
+  for (const plan::Kernel &kernel : plan_.kernels())
+    references.push_back({kernel.symbol(), kernel.chunks(), kernel.finish()});
+  for (const plan::Part &part : plan_.parts())
+    if (part.path().ends_with(".so"))
+      device_.loadKernels(std::filesystem::absolute(loaded_.directory / part.path()).string(), references);
+  for (const plan::StateClass &state : plan_.classes())
+    updateKernels_.push_back(state.update_kernel().empty() ? 0 : device_.loadUpdateKernel(state.update_kernel()));
+  if (loaded_.program("micro_step"))
+    bound("micro_step");
+}
+
+std::byte *ExecutorImpl::addressOf(const BoundProgram &program, const plan::Operand &operand) const {
+  const auto index = static_cast<int>(operand.index());
+  auto inClass = [&](std::byte *base, Type type) {
+    return base + plan_.parameters(index).offset() * sizeOf(type);
+  };
+  auto entry = [&](float *table) { return reinterpret_cast<std::byte *>(table + index); };
+  std::byte *base = nullptr;
+  switch (operand.kind()) {
+  case plan::Operand::BUFFER: base = arena_ + program.program->buffers(index).offset(); break;
+  case plan::Operand::INPUT: base = inputs_ + inputOffsets_[static_cast<size_t>(index)]; break;
+  // Mapped read-only: a step that wrote to it would be stopped by the processor.
+  case plan::Operand::CONSTANT: base = const_cast<std::byte *>(constants_.data()) + plan_.constants(index).offset(); break;
+  case plan::Operand::WEIGHT: {
+    const ClassState &state = state_.classes[plan_.parameters(index).state_class()];
+    base = inClass(state.weight, state.weightType);
+    break;
+  }
+  case plan::Operand::GRAD: {
+    const ClassState &state = state_.classes[plan_.parameters(index).state_class()];
+    base = inClass(state.grad, state.gradType);
+    break;
+  }
+  case plan::Operand::WEIGHT_SCALE: base = entry(state_.weightScale); break;
+  case plan::Operand::WEIGHT_AMAX: base = entry(state_.weightAmax); break;
+  case plan::Operand::GRAD_SCALE: base = entry(state_.gradScale); break;
+  case plan::Operand::SITE_SCALE: base = entry(state_.siteScale); break;
+  case plan::Operand::OUTPUT: base = program.outputs + program.program->outputs(index).offset(); break;
+  default: failInternal("operand of unknown kind {}", static_cast<int>(operand.kind()));
+  }
+  return base + operand.offset_bytes();
+}
+
+Tensor ExecutorImpl::tensorOf(const BoundProgram &program, const plan::Operand &operand) const {
+  Tensor tensor;
+  tensor.data = addressOf(program, operand);
+  tensor.type = static_cast<Type>(operand.type());
+  tensor.rank = static_cast<unsigned>(operand.shape_size());
+  int64_t stride = 1;
+  for (unsigned d = tensor.rank; d-- > 0;) {
+    tensor.shape[d] = operand.shape(static_cast<int>(d));
+    tensor.strides[d] = operand.strides_size() > 0 ? operand.strides(static_cast<int>(d)) : stride;
+    stride *= tensor.shape[d];
+  }
+  return tensor;
+}
+
+void ExecutorImpl::bind(BoundProgram &program) {
+  for (const plan::Output &output : program.program->outputs())
+    program.outputBytes = std::max<size_t>(program.outputBytes, output.offset() + output.bytes());
+  program.outputs = static_cast<std::byte *>(device_.allocate(program.outputBytes));
+  for (const plan::Step &step : program.program->steps()) {
+    BoundStep bound;
+    bound.step = &step;
+    for (const plan::Operand &operand : step.inputs())
+      bound.inputs.push_back(tensorOf(program, operand));
+    for (const plan::Operand &operand : step.outputs())
+      bound.outputs.push_back(tensorOf(program, operand));
+    if (step.has_launch()) {
+      for (const Tensor &tensor : bound.inputs)
+        bound.args.push_back(tensor.data);
+      for (const Tensor &tensor : bound.outputs)
+        bound.args.push_back(tensor.data);
+      if (step.has_workspace())
+        bound.args.push_back(addressOf(program, step.workspace()));
+    }
+    program.steps.push_back(std::move(bound));
+  }
+}
+
+RoleBytes ExecutorImpl::memory() const {
+  RoleBytes bytes = state_.bytes();
+  auto add = [&](Role role, size_t count) { bytes[static_cast<size_t>(role)] += count; };
+  add(Role::Activations, arenaBytes_ - arenaWorkspace_);
+  add(Role::Workspace, arenaWorkspace_ + exchangeBytes_);
+  for (const auto &[name, program] : programs_)
+    add(Role::Activations, program.outputBytes);
+  add(Role::Inputs, inputArenaBytes_);
+  add(Role::Constants, constants_.size());
+  return bytes;
+}
+
+const void *ExecutorImpl::address(const std::string &program, const plan::Operand &operand) const {
+  auto it = programs_.find(program);
+  if (it == programs_.end())
+    failInternal("program {} has not run yet", program);
+  return addressOf(it->second, operand);
+}
+
+} // namespace msamp::runtime
