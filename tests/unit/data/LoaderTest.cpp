@@ -1,0 +1,167 @@
+// Files bound to inputs, windows and what is refused.
+#include "runtime/core/Error.h"
+#include "runtime/data/Loader.h"
+#include "tests/unit/data/TemporaryFolder.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+using namespace msamp;
+using namespace msamp::data;
+
+// Inputs as a language model has them: ids and labels of [rows, length], vocabulary `bound`.
+static plan::Plan languageModel(int64_t rows, int64_t length, int64_t bound) {
+  plan::Plan plan;
+  for (const char *name : {"ids", "labels"}) {
+    plan::Input *input = plan.add_inputs();
+    input->set_name(name);
+    input->set_type(plan::I64);
+    input->add_shape(rows);
+    input->add_shape(length);
+    input->set_bound(bound);
+    input->set_is_labels(std::string(name) == "labels");
+    input->set_allow_ignore(input->is_labels());
+  }
+  return plan;
+}
+
+static std::vector<std::vector<int64_t>> fill(const plan::Plan &plan, const Loader &loader, uint64_t step, uint64_t micro,
+                                              uint64_t total) {
+  std::vector<std::vector<int64_t>> inputs(static_cast<size_t>(plan.inputs_size()));
+  for (int i = 0; i < plan.inputs_size(); ++i)
+    inputs[static_cast<size_t>(i)].resize(static_cast<size_t>(plan.inputs(i).shape(0) * plan.inputs(i).shape(1)));
+  loader.fill(step, micro, total, [&](unsigned input) { return inputs[input].data(); });
+  return inputs;
+}
+
+static std::string bytesUpTo(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i)
+    text += static_cast<char>(i);
+  return text;
+}
+
+template <class Body> static std::pair<int, std::string> errorOf(const Body &body) {
+  try {
+    body();
+  } catch (const runtime::Error &error) {
+    return {error.exitCode(), error.what()};
+  }
+  return {0, ""};
+}
+
+TEST(Loader, LabelsAreTheTokensAfter) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(4, 8, 256);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(200))}};
+  Loader loader(plan, options);
+  auto inputs = fill(plan, loader, 3, 0, 1);
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(inputs[1][i], inputs[0][i] + 1);
+    if (i % 8 != 0) {
+      EXPECT_EQ(inputs[0][i], inputs[0][i - 1] + 1);
+    }
+  }
+}
+
+TEST(Loader, AMicroBatchDoesNotDependOnWhoReadsIt) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(4, 8, 256);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(200))}};
+  Loader one(plan, options), other(plan, options);
+  fill(plan, one, 0, 0, 2);
+  EXPECT_EQ(fill(plan, one, 5, 1, 2), fill(plan, other, 5, 1, 2));
+  EXPECT_NE(fill(plan, one, 5, 1, 2), fill(plan, other, 5, 0, 2));
+  // A global batch of two micro-batches is one of one micro-batch twice as large.
+  plan::Plan wide = languageModel(8, 8, 256);
+  Loader large(wide, options);
+  auto rows = fill(wide, large, 5, 0, 1)[0];
+  auto low = fill(plan, one, 5, 0, 2)[0], high = fill(plan, one, 5, 1, 2)[0];
+  low.insert(low.end(), high.begin(), high.end());
+  EXPECT_EQ(rows, low);
+}
+
+TEST(Loader, WindowsReachTheEndsOfTheFile) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(1, 8, 256);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(11))}}; // three places
+  Loader loader(plan, options);
+  std::map<int64_t, int> starts;
+  for (uint64_t step = 0; step < 100; ++step)
+    ++starts[fill(plan, loader, step, 0, 1)[0][0]];
+  EXPECT_EQ(starts.size(), 3u);
+  EXPECT_EQ(starts.begin()->first, 0);
+  EXPECT_EQ(starts.rbegin()->first, 2);
+}
+
+TEST(Loader, BinIsU16UnlessSaidOtherwise) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(1, 2, 70000);
+  std::string u16("\x01\x02\x03\x04\x05\x06", 6), u32("\x01\x02\x00\x00\x03\x04\x00\x00\x05\x06\x00\x00", 12);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("a.bin", u16)}};
+  Loader narrow(plan, options);
+  options.sources = {{"", folder.write("b.bin", u32)}};
+  options.binType = TokenType::U32;
+  Loader wide(plan, options);
+  EXPECT_EQ(fill(plan, narrow, 0, 0, 1), fill(plan, wide, 0, 0, 1));
+  EXPECT_EQ(fill(plan, narrow, 0, 0, 1)[0], (std::vector<int64_t>{0x201, 0x403}));
+}
+
+TEST(Loader, AWindowNeedsOneTokenMore) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(1, 8, 256);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(8))}};
+  auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+  EXPECT_EQ(code, 65);
+  EXPECT_NE(message.find("needs 9 tokens"), std::string::npos) << message;
+  EXPECT_NE(message.find("has 8"), std::string::npos) << message;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(9))}};
+  EXPECT_EQ(errorOf([&] { Loader loader(plan, options); }).first, 0);
+}
+
+TEST(Loader, ATokenBeyondTheVocabularyIsNamed) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(1, 4, 100);
+  LoaderOptions options;
+  options.sources = {{"", folder.write("text.txt", bytesUpTo(101))}};
+  auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+  EXPECT_EQ(code, 65);
+  for (const char *part : {"token 100", "offset 100", "text.txt", "below 100", "\"ids\""})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(Loader, InputsWithoutDataAndUnknownNamesAreUsageErrors) {
+  TemporaryFolder folder;
+  plan::Plan plan = languageModel(1, 4, 256);
+  plan::Input *mask = plan.add_inputs();
+  mask->set_name("mask");
+  mask->set_type(plan::F32);
+  mask->add_shape(1);
+  mask->add_shape(4);
+  LoaderOptions options;
+  std::string text = folder.write("text.txt", bytesUpTo(50));
+  options.sources = {{"", text}};
+  auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+  EXPECT_EQ(code, 64);
+  EXPECT_NE(message.find("--data mask=FILE"), std::string::npos) << message;
+  options.sources = {{"", text}, {"nothing", text}};
+  EXPECT_EQ(errorOf([&] { Loader loader(plan, options); }).first, 64);
+  options.sources = {{"ids", text}, {"ids", text}};
+  EXPECT_EQ(errorOf([&] { Loader loader(plan, options); }).first, 64);
+}
+
+TEST(DataSource, SplitsAtTheFirstEqualsUnlessAFileIsNamedSo) {
+  TemporaryFolder folder;
+  EXPECT_EQ(parseDataSource("ids=a=b.npy").input, "ids");
+  EXPECT_EQ(parseDataSource("ids=a=b.npy").path, "a=b.npy");
+  std::string odd = folder.write("x=y.txt", "text");
+  EXPECT_EQ(parseDataSource(odd).input, "");
+  EXPECT_EQ(errorOf([] { parseDataSource("=x"); }).first, 64);
+  EXPECT_EQ(errorOf([] { parseDataSource("x="); }).first, 64);
+}

@@ -1,0 +1,35 @@
+// Bounds derived from what a plan rounds.
+#include "runtime/train/Tolerance.h"
+
+#include <gtest/gtest.h>
+
+using namespace msamp;
+
+static plan::Plan planOf(const std::string &level, int steps, bool scaled) {
+  plan::Plan plan;
+  plan.set_level(level);
+  plan::Program *program = plan.add_programs();
+  program->set_name("eval");
+  for (int i = 0; i < steps; ++i) {
+    plan::Step *step = program->add_steps();
+    step->mutable_matmul()->set_scaled(scaled);
+    step->add_outputs()->set_type(level == "fp32" ? plan::F32 : plan::BF16);
+  }
+  return plan;
+}
+
+TEST(Tolerance, Fp32IsFixed) {
+  auto bounds = train::tolerancesOf(planOf("fp32", 30, false));
+  EXPECT_EQ(bounds.loss, 1e-5);
+  EXPECT_EQ(bounds.outputs, 1e-4);
+  EXPECT_EQ(bounds.gradients, 1e-4);
+}
+
+TEST(Tolerance, GrowsWithRoundingsAndTheirSize) {
+  auto shallow = train::tolerancesOf(planOf("bf16", 10, false)), deep = train::tolerancesOf(planOf("bf16", 40, false));
+  auto fp8 = train::tolerancesOf(planOf("O2", 10, true));
+  EXPECT_NEAR(deep.outputs / shallow.outputs, 2, 1e-12);
+  EXPECT_GT(fp8.outputs, 10 * shallow.outputs);
+  EXPECT_GT(fp8.gradients, fp8.outputs);
+  EXPECT_LT(fp8.loss, fp8.outputs);
+}
