@@ -13,3 +13,8 @@ void msamp::MsampDialect::initialize() {
 #include "ir/Msamp/MsampOps.cpp.inc"
       >();
 }
+
+mlir::Operation *msamp::MsampDialect::materializeConstant(mlir::OpBuilder &builder, mlir::Attribute value,
+                                                          mlir::Type type, mlir::Location loc) {
+  return mlir::arith::ConstantOp::materialize(builder, value, type, loc);
+}

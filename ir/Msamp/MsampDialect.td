@@ -14,7 +14,7 @@ def MsampDialect : Dialect {
     and `math` on tensors of one shape; Msamp adds the structure around it. Broadcast is always explicit.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::func::FuncDialect"];
-  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
 }
 
 class Msamp_Op<string mnemonic, list<Trait> traits = []> : Op<MsampDialect, mnemonic, traits>;

@@ -91,7 +91,8 @@ LogicalResult checkPartition(ModuleOp module) {
 
 LogicalResult checkOptimizer(ModuleOp module) {
   func::FuncOp programs[3];
-  for (auto [i, name] : llvm::enumerate({"micro_step", "eval", "update"})) {
+  constexpr StringRef names[3] = {"micro_step", "eval", "update"};
+  for (auto [i, name] : llvm::enumerate(names)) {
     programs[i] = module.lookupSymbol<func::FuncOp>(name);
     if (!programs[i]) return module.emitError() << "no function @" << name;
   }

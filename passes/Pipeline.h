@@ -1,0 +1,52 @@
+// The phases of the compiler in order, and the passes that each of them runs.
+#ifndef MSAMP_PASSES_PIPELINE_H
+#define MSAMP_PASSES_PIPELINE_H
+
+#include "passes/raise/ParameterValues.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <cstdint>
+#include <string>
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace msamp {
+
+class ClusterOp;
+namespace schedule {
+struct KernelShape;
+}
+
+/// What the command line says about the step; the defaults are those of `msampc --help`.
+struct PipelineOptions {
+  std::string level = "O2";               ///< fp32, bf16, O1, O2 or O3
+  std::string recipe = "delayed";         ///< delayed, current or rowwise
+  std::string optimizer = "adamw";        ///< adamw, adam or sgd
+  std::string loss = "cross-entropy";     ///< cross-entropy, mse, bce or output:NAME
+  std::string labels = "labels";          ///< name of the input with the targets
+  std::string recompute = "selective";    ///< none, selective or full
+  int64_t zero = 0;                       ///< ZeRO stage: 0 or 1
+  int64_t accumulate = 1;                 ///< micro-batches a step
+  int64_t bucketMiB = 32;                 ///< gradient bytes a bucket
+  std::string target = "cpu";
+  /// Opens the values of the model's initializers; empty when weights are drawn at random (nothing can be seen as tied).
+  OpenParameterValues parameterValues;
+  /// How the target cuts a cluster into chunks; null: kernels of one chunk without workspace.
+  std::function<schedule::KernelShape(ClusterOp)> kernelShape;
+};
+
+/// import, raise, loss, autodiff, recompute, precision, partition, optimizer, fuse, schedule, codegen. Import and
+/// codegen run outside of pass managers.
+llvm::ArrayRef<llvm::StringRef> phaseNames();
+
+/// Adds the passes of a phase, and the verifier of its contract as the last one.
+void buildPhase(mlir::OpPassManager &pm, llvm::StringRef phase, const PipelineOptions &options);
+
+/// Registers the passes of all phases under their command-line names.
+void registerAllPasses();
+
+} // namespace msamp
+#endif
