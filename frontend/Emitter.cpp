@@ -282,7 +282,8 @@ Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
       return reshape(slice(x, starts, steps, sizes), dims);
     }
   }
-  return computed(GatherOp::create(builder, loc(), type(x->type, dims), value(x), value(indices), axis), x->type);
+  Value table = value(x), at = value(indices);
+  return computed(GatherOp::create(builder, loc(), type(x->type, dims), table, at, axis), x->type);
 }
 
 Ref Emitter::pad(const Ref &x, const Dims &low, const Dims &dims, double v) {

@@ -59,6 +59,9 @@ public:
   void setParameter(const std::string &name) { parameters[name]; }
   bool isParameter(const Ref &x) const { return !x->initializer.empty() && parameters.count(x->initializer); }
 
+  // A known value computed once for all equal keys: what is derived from it is then shared too.
+  Ref remember(const std::string &key, const std::function<Host()> &make);
+
   // Known values, or null.
   Host host(const Ref &x);
   bool known(const Ref &x) { return x->host || (!x->initializer.empty() && !isParameter(x)); }
@@ -98,13 +101,14 @@ public:
 
   static Dims broadcastDims(const Dims &a, const Dims &b);
 
+  // Names the contents of a known value, for keys.
+  std::string identity(const HostTensor &t);
+
 private:
   // The value of `x` in the shape `dims`; a constant is never enlarged on the host.
   mlir::Value broadcastValue(const Ref &x, const Dims &dims);
   mlir::Value constantValue(const HostTensor &t);
   mlir::Value splatValue(const HostTensor &t, const Dims &dims);
-  Ref remember(const std::string &key, const std::function<Host()> &make);
-  std::string identity(const HostTensor &t);
   void sameTypes(const char *what, const Ref &a, const Ref &b);
 
   const WeightSource &weights;

@@ -29,7 +29,10 @@ Ref Emitter::unary(Unary kind, const Ref &x) {
   case Unary::Abs:
     if (isF) return done(math::AbsFOp::create(builder, loc(), v));
     return isUnsigned(x->type) ? x : done(math::AbsIOp::create(builder, loc(), v));
-  case Unary::Not: return done(arith::XOrIOp::create(builder, loc(), v, broadcastValue(splat(x->type, {}, 1), x->dims)));
+  case Unary::Not: {
+    Value one = broadcastValue(splat(x->type, {}, 1), x->dims);
+    return done(arith::XOrIOp::create(builder, loc(), v, one));
+  }
   case Unary::IsNaN: {
     needFloat();
     return computed(arith::CmpFOp::create(builder, loc(), arith::CmpFPredicate::UNO, v, v), onnx::TensorProto::BOOL);
@@ -92,9 +95,10 @@ Ref Emitter::binary(Binary kind, const Ref &a, const Ref &b) {
   // The result has the divisor's sign.
   Ref r = binary(Binary::FMod, a, b), zero = splat(a->type, {}, 0);
   if (isU) return r;
-  Ref differs = binary(Binary::Xor, compare(Compare::Less, r, zero), compare(Compare::Less, b, zero));
-  Ref wrong = binary(Binary::And, unary(Unary::Not, compare(Compare::Equal, r, zero)), differs);
-  return select(wrong, add(r, b), r);
+  Ref negative = compare(Compare::Less, r, zero), negativeDivisor = compare(Compare::Less, b, zero);
+  Ref differs = binary(Binary::Xor, negative, negativeDivisor), some = unary(Unary::Not, compare(Compare::Equal, r, zero));
+  Ref wrong = binary(Binary::And, some, differs), corrected = add(r, b);
+  return select(wrong, corrected, r);
 }
 
 Ref Emitter::compare(Compare kind, const Ref &a, const Ref &b) {
@@ -204,7 +208,8 @@ Ref Emitter::matmul(const Ref &a, const Ref &b, bool ta, bool tb) {
     return remember(kindKey("matmul", ta * 2 + tb) + identity(*host(a)) + "," + identity(*host(b)),
                     [&] { return host::matmul(*a->host, *b->host, ta, tb); });
   if (!isFloat(a->type)) throw Unsupported("matrix product of " + elementName(a->type) + " that the step computes");
-  return computed(MatMulOp::create(builder, loc(), type(a->type, dims), value(a), value(b), ta, tb), a->type);
+  Value x = value(a), y = value(b);
+  return computed(MatMulOp::create(builder, loc(), type(a->type, dims), x, y, ta, tb), a->type);
 }
 
 } // namespace msamp::frontend

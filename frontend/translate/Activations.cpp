@@ -14,7 +14,8 @@ Ref sigmoid(Emitter &e, const Ref &x) {
 // log(1 + exp(x)) without overflow.
 Ref softplus(Emitter &e, const Ref &x) {
   Ref tail = e.unary(Unary::Log, e.binary(Binary::Add, exp(e, e.unary(Unary::Neg, e.unary(Unary::Abs, x))), 1.0));
-  return e.add(relu(e, x), tail);
+  Ref positive = relu(e, x);
+  return e.add(positive, tail);
 }
 
 // `below` where x is negative.

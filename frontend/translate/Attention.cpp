@@ -75,8 +75,9 @@ void attention(NodeContext &c) {
     }
   }
   auto *scale = c.attribute("scale");
+  mlir::Value qValue = e.value(q), kValue = e.value(k), vValue = e.value(v), biasValue = bias ? e.value(bias) : mlir::Value();
   auto op = AttentionOp::create(e.builder, e.loc(), e.type(q->type, {B, T, H, v->dims[3]}), e.type(onnx::TensorProto::FLOAT, {B, H, T}),
-                                e.value(q), e.value(k), e.value(v), bias ? e.value(bias) : mlir::Value(),
+                                qValue, kValue, vValue, biasValue,
                                 e.builder.getF64FloatAttr(scale ? scale->f() : 1 / std::sqrt(double(D))),
                                 causal ? e.builder.getUnitAttr() : mlir::UnitAttr());
   Ref o = e.computed(op.getO(), q->type);

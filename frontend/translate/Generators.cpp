@@ -87,11 +87,13 @@ void trilu(NodeContext &c) {
   if (x->rank() < 2) throw Invalid("rank " + std::to_string(x->rank()) + ", expected at least 2");
   int64_t k = c.has(1) ? c.knownInts(c.in(1), "k").at(0) : 0, rows = x->dims[x->rank() - 2], columns = x->dims[x->rank() - 1];
   bool upper = c.getInt("upper", 1);
-  Host keep = makeHost(TensorProto::BOOL, {rows, columns}, [&](char *p) {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) *p++ = upper ? j - i >= k : j - i <= k;
+  Ref keep = c.e.remember("trilu" + printDims({rows, columns, k, upper}), [&] {
+    return makeHost(TensorProto::BOOL, {rows, columns}, [&](char *p) {
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) *p++ = upper ? j - i >= k : j - i <= k;
+    });
   });
-  c.out(c.e.select(c.e.constant(keep), x, c.e.splat(x->type, {}, 0)));
+  c.out(c.e.select(keep, x, c.e.splat(x->type, {}, 0)));
 }
 
 // Counts of flags that the step computes are a product with a triangle of ones, exact in FP32.
@@ -100,7 +102,9 @@ void cumsum(NodeContext &c) {
   Ref x = c.in(0);
   int64_t axis = c.axis(c.knownInts(c.in(1), "axis").at(0), x->rank());
   bool exclusive = c.getInt("exclusive", 0), reverse = c.getInt("reverse", 0);
-  if (Host h = e.host(x)) return c.out(e.constant(host::cumsum(*h, axis, exclusive, reverse)));
+  if (Host h = e.host(x))
+    return c.out(e.remember("cumsum" + printDims({axis, exclusive, reverse}) + e.identity(*h),
+                            [&] { return host::cumsum(*h, axis, exclusive, reverse); }));
   int64_t n = x->dims[axis];
   if (!isFloat(x->type) && (!x->fromBool || n >= 1 << 24)) throw Unsupported("a cumulative sum of integers that the step computes");
   int type = isFloat(x->type) ? x->type : int(TensorProto::FLOAT);

@@ -84,7 +84,8 @@ void oneHot(NodeContext &c) {
   Ref hit = e.compare(Compare::Equal, e.reshape(normalised(e, indices, depth), dims), iota(e, depth, axis, rank));
   auto pick = [&](int64_t i) { return e.reshape(e.slice(values, {i}, {1}, {1}), {}); };
   if (values->dims != Dims{2}) throw Invalid("values of shape " + printDims(values->dims) + ", expected [2]");
-  c.out(e.select(hit, pick(1), pick(0)));
+  Ref on = pick(1), off = pick(0);
+  c.out(e.select(hit, on, off));
 }
 
 void nonZero(NodeContext &c) {

@@ -22,7 +22,9 @@ Ref product(Emitter &e, Ref a, Ref b) {
     Dims dimsA = batch, dimsB = batch;
     dimsA.insert(dimsA.end(), {m, k});
     dimsB.insert(dimsB.end(), {b->dims[b->rank() - 2], n});
-    r = e.matmul(e.broadcast(a, dimsA), e.broadcast(b, dimsB));
+    a = e.broadcast(a, dimsA);
+    b = e.broadcast(b, dimsB);
+    r = e.matmul(a, b);
   }
   Dims dims = batch;
   if (!vectorA) dims.push_back(m);

@@ -4,12 +4,15 @@
 namespace msamp::frontend {
 namespace {
 
+mlir::Value valueOrNull(Emitter &e, const Ref &x) { return x ? e.value(x) : mlir::Value(); }
+
 // Layer norm of the last dimension; scale and shift may be null.
 LayerNormOp layerNorm(Emitter &e, const Ref &x, const Ref &scale, const Ref &shift, double eps) {
   Dims rows(x->dims.begin(), x->dims.end() - 1);
   auto statistics = e.type(onnx::TensorProto::FLOAT, rows);
-  return LayerNormOp::create(e.builder, e.loc(), e.type(x), statistics, statistics, e.value(x),
-                             scale ? e.value(scale) : mlir::Value(), shift ? e.value(shift) : mlir::Value(),
+  // One after the other: each may create an op.
+  mlir::Value xValue = e.value(x), scaleValue = valueOrNull(e, scale), shiftValue = valueOrNull(e, shift);
+  return LayerNormOp::create(e.builder, e.loc(), e.type(x), statistics, statistics, xValue, scaleValue, shiftValue,
                              e.builder.getF64FloatAttr(eps));
 }
 
@@ -39,7 +42,8 @@ void layerNormalization(NodeContext &c) {
   Rows rows(c);
   Ref scale = c.in(1), shift = c.maybe(2);
   bool fused = rows.fits(scale) && rows.fits(shift);
-  auto op = layerNorm(e, rows.flat, fused ? rows.vector(scale) : Ref(), fused ? rows.vector(shift) : Ref(), c.getFloat("epsilon", 1e-5));
+  Ref scaleVector = fused ? rows.vector(scale) : Ref(), shiftVector = fused ? rows.vector(shift) : Ref();
+  auto op = layerNorm(e, rows.flat, scaleVector, shiftVector, c.getFloat("epsilon", 1e-5));
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   if (!fused) {
     y = e.mul(y, scale);
@@ -56,8 +60,9 @@ void rmsNormalization(NodeContext &c) {
   Ref scale = c.in(1);
   bool fused = rows.fits(scale);
   Dims leading(rows.flat->dims.begin(), rows.flat->dims.end() - 1);
-  auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), e.value(rows.flat),
-                              fused ? e.value(rows.vector(scale)) : mlir::Value(),
+  Ref scaleVector = fused ? rows.vector(scale) : Ref();
+  mlir::Value xValue = e.value(rows.flat), scaleValue = valueOrNull(e, scaleVector);
+  auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), xValue, scaleValue,
                               e.builder.getF64FloatAttr(c.getFloat("epsilon", 1e-5)));
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   c.out(fused ? y : e.mul(y, scale));
@@ -90,7 +95,8 @@ void batchNormalization(NodeContext &c) {
   }
   Ref deviation = e.unary(Unary::Sqrt, e.binary(Binary::Add, variance, c.getFloat("epsilon", 1e-5)));
   Ref factor = e.div(channels(e, c.in(1), x), deviation);
-  c.out(e.add(e.mul(e.sub(x, mean), factor), channels(e, c.in(2), x)));
+  Ref normalised = e.mul(e.sub(x, mean), factor);
+  c.out(e.add(normalised, channels(e, c.in(2), x)));
 }
 
 // Each of `groups` runs of channels to mean 0 and variance 1.
@@ -103,7 +109,8 @@ Ref groupsNormalised(Emitter &e, const Ref &x, int64_t groups, double eps) {
 
 void instanceNormalization(NodeContext &c) {
   Ref x = c.in(0), y = groupsNormalised(c.e, x, x->rank() > 1 ? x->dims[1] : 0, c.getFloat("epsilon", 1e-5));
-  c.out(c.e.add(c.e.mul(y, channels(c.e, c.in(1), x)), channels(c.e, c.in(2), x)));
+  Ref scaled = c.e.mul(y, channels(c.e, c.in(1), x));
+  c.out(c.e.add(scaled, channels(c.e, c.in(2), x)));
 }
 
 void groupNormalization(NodeContext &c) {
@@ -117,7 +124,8 @@ void groupNormalization(NodeContext &c) {
       return e.reshape(e.broadcast(e.reshape(v, {groups, 1}), {groups, x->dims[1] / groups}), {x->dims[1]});
     return v;
   };
-  c.out(e.add(e.mul(y, channels(e, perChannel(scale), x)), channels(e, perChannel(shift), x)));
+  Ref scaled = e.mul(y, channels(e, perChannel(scale), x));
+  c.out(e.add(scaled, channels(e, perChannel(shift), x)));
 }
 
 } // namespace

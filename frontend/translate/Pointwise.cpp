@@ -39,7 +39,10 @@ void pow(NodeContext &c) {
     if (p == 1) r = x;
     if (p == 2) r = e.mul(x, x);
     if (p == 3) r = e.mul(e.mul(x, x), x);
-    if (p == 4) r = e.mul(e.mul(x, x), e.mul(x, x));
+    if (p == 4) {
+      Ref square = e.mul(x, x);
+      r = e.mul(square, square);
+    }
     if (p == 0.5) r = e.unary(Unary::Sqrt, x);
     if (p == -0.5) r = e.binary(Binary::Div, 1.0, e.unary(Unary::Sqrt, x));
     if (p == -1) r = e.binary(Binary::Div, 1.0, x);
