@@ -21,7 +21,7 @@ static void onSignal(int signal) {
     receivedAt.store(milliseconds);
     return;
   }
-  // A terminal sends Ctrl-C to the launcher and to its ranks, and the launcher passes it on: one press, two signals.
+  // A signal to the process group reaches the ranks directly and again through the launcher: one request, two signals.
   if (milliseconds - receivedAt.load() > 100)
     _exit(128 + signal);
 }

@@ -142,7 +142,7 @@ std::optional<Options> parseOptions(int argc, char **argv) {
     options.loader.sources.push_back(data::parseDataSource(source));
   options.loader.binType = dataType == "u8" ? data::TokenType::U8 : dataType == "u32" ? data::TokenType::U32 : data::TokenType::U16;
   options.ranks = static_cast<unsigned>(ranks);
-  options.threads = threads > 0 ? static_cast<unsigned>(threads) : std::max(1u, cores / options.ranks);
+  options.threads = static_cast<unsigned>(threads);
   if (*check) {
     if (options.ranks != 1)
       failUsage("--check runs on one rank: leave --nproc out");

@@ -58,6 +58,8 @@ static void showPlan(Executor &executor, const data::Loader *loader) {
 static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
   DeviceOptions deviceOptions;
   deviceOptions.threads = options.threads;
+  deviceOptions.ranksOnMachine = where.size;
+  deviceOptions.ranksOnMachine = where.size;
   CommOptions commOptions;
   commOptions.rank = where.rank;
   commOptions.size = where.size;
