@@ -45,6 +45,36 @@ static CLI::Validator integer(uint64_t low, uint64_t high, const std::string &wa
       "", "");
 }
 
+static CLI::Validator oneOf(const std::vector<std::string> &names) {
+  return CLI::Validator(
+      [=](std::string &text) -> std::string {
+        if (std::find(names.begin(), names.end(), text) != names.end())
+          return {};
+        return fmt::format("{} is none of {}", text.empty() ? "an empty text" : text, fmt::join(names, ", "));
+      },
+      "", "");
+}
+
+// Breaks a description into lines that fit beside the flags' column.
+static std::string wrapped(const std::string &text, size_t width = 82) {
+  std::string result;
+  size_t line = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(text.find(' ', begin), text.size());
+    if (line > 0 && line + 1 + (end - begin) > width) {
+      result += '\n';
+      line = 0;
+    } else if (line > 0) {
+      result += ' ';
+      ++line;
+    }
+    result.append(text, begin, end - begin);
+    line += end - begin;
+    begin = end + 1;
+  }
+  return result;
+}
+
 static train::Decay decayNamed(const std::string &name) {
   return name == "linear" ? train::Decay::Linear : name == "cosine" ? train::Decay::Cosine : train::Decay::Constant;
 }
@@ -79,7 +109,7 @@ std::optional<Options> parseOptions(int argc, char **argv) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--data-type", dataType, "type of the tokens in .bin files")
-      ->check(CLI::IsMember({"u8", "u16", "u32"}))->type_name("u8|u16|u32")->capture_default_str();
+      ->check(oneOf({"u8", "u16", "u32"}))->type_name("u8|u16|u32")->capture_default_str();
   app.add_option("--steps", rates.steps, "optimizer steps to make")
       ->check(integer(1, 1ull << 40, "a number of steps (at least 1)"))->type_name("N")->capture_default_str();
   app.add_option("--lr", rates.lr, "peak learning rate")->check(notNegative)->type_name("X")->capture_default_str();
@@ -89,7 +119,7 @@ std::optional<Options> parseOptions(int argc, char **argv) {
   app.add_option("--schedule", schedule,
                  "after the warm-up, with p from 0 to 1 at the last step: constant lr; linear min + (lr - min) (1 - p); "
                  "cosine min + (lr - min) (1 + cos(pi p)) / 2")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}))->type_name("constant|linear|cosine")->capture_default_str();
+      ->check(oneOf({"constant", "linear", "cosine"}))->type_name("constant|linear|cosine")->capture_default_str();
   auto fraction = number(0, 1, "a number of at least 0 and below 1", true);
   app.add_option("--beta1", hyper.beta1, "decay of the first moment")->check(fraction)->type_name("X")->capture_default_str();
   app.add_option("--beta2", hyper.beta2, "decay of the second moment")->check(fraction)->type_name("X")->capture_default_str();
@@ -116,10 +146,12 @@ std::optional<Options> parseOptions(int argc, char **argv) {
   app.add_option("--rtol", rtol, "bound of every relative error of --check [derived from the level; fp32: 1e-5 for the loss, "
                  "1e-4 for the rest]")->check(positive)->type_name("X")->needs(check);
   app.add_flag("--memory", options.memory, "print the bytes by role of each rank, and do not train");
-  app.footer("Exit codes: 0 done; 1 --check found an error beyond its bound; 64 usage; 65 bad data or plan; 70 internal error; "
+  app.footer(wrapped("Exit codes: 0 done; 1 --check found an error beyond its bound; 64 usage; 65 bad data or plan; 70 internal error; "
              "74 input or output; 75 try again (a rank was lost, memory ran out); 130 and 143 ended by SIGINT and SIGTERM, "
-             "weights saved.");
+             "weights saved.", 116));
 
+  for (CLI::Option *option : app.get_options())
+    option->description(wrapped(option->get_description()));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
