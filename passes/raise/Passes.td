@@ -151,6 +151,8 @@ def TieTwins : Pass<"msamp-tie-twins", "::mlir::ModuleOp"> {
     msamp.parameter @"embed.weight" : tensor<320x64xf32> table {trained = true, twins = [{name = "onnx::MatMul_420", transposed} ]}
     ```
   }];
+  let options = [
+    ListOption<"assumeEqual", "assume-equal", "std::string", "pairs TABLE=HEAD that are known to hold the same values">];
   let dependentDialects = ["::msamp::MsampDialect"];
 }
 

@@ -8,6 +8,8 @@
 #include "passes/recompute/Passes.h"
 #include "llvm/ADT/DenseSet.h"
 
+#include <string>
+
 using namespace mlir;
 
 namespace msamp::recompute {
@@ -242,7 +244,7 @@ struct RebuildActivations : impl::RebuildActivationsBase<RebuildActivations> {
     Rebuilder rebuilder(func, mode == "full");
     rebuilder.run();
     remark::passed(func.getLoc(), remark::RemarkOpts::name("rebuilt").category("recompute"))
-        << rebuilder.count() << " activations are rebuilt in the backward instead of kept (" << rebuilder.bytes()
+        << std::to_string(rebuilder.count()) << " activations are rebuilt in the backward instead of kept (" << std::to_string(rebuilder.bytes())
         << " bytes before precision)";
   }
 };
