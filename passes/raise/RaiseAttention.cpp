@@ -146,7 +146,7 @@ struct FormAttention : OpRewritePattern<MatMulOp> {
         return failure();
       }
     Location loc = op.getLoc();
-    auto bias = joinTerms(rewriter, loc, scores.terms, {B, H, T, S});
+    auto bias = ScoreBias::read(scores.terms, {B, H, T, S});
     if (!bias) return failure();
 
     double scale = scores.scale;
@@ -163,10 +163,11 @@ struct FormAttention : OpRewritePattern<MatMulOp> {
     Expr v = Expr(rewriter, loc, op.getB()).reshape({B, H, ofV[0], ofV[1]});
     v = v.transpose(op.getTransposeB() ? keysLast : keysFirst);
 
+    Value biasValue = bias->build(rewriter, loc);
     auto element = type.getElementType();
     auto outType = RankedTensorType::get({B, T, H, type.getShape().back()}, element);
     auto lseType = RankedTensorType::get({B, H, T}, rewriter.getF32Type());
-    auto attention = AttentionOp::create(rewriter, loc, outType, lseType, q.value, k.value, v.value, bias->bias,
+    auto attention = AttentionOp::create(rewriter, loc, outType, lseType, q.value, k.value, v.value, biasValue,
                                          rewriter.getF64FloatAttr(scale), bias->causal ? rewriter.getUnitAttr() : UnitAttr());
     Expr out = Expr(rewriter, loc, attention.getO()).transpose({0, 2, 1, 3}).reshape(type.getShape());
     rewriter.replaceOp(op, out.value);
@@ -181,15 +182,13 @@ struct SimplifyBias : OpRewritePattern<AttentionOp> {
     if (!op.getBias() || dependsOnTrained(op.getBias())) return failure();
     auto q = tensorTypeOf(op.getQ());
     ScoreShape scores{q.getDimSize(0), q.getDimSize(2), q.getDimSize(1), tensorTypeOf(op.getK()).getDimSize(1)};
-    ScoreTerm term{op.getBias(), std::nullopt, true, 1.0};
-    auto bias = joinTerms(rewriter, op.getLoc(), term, scores);
-    if (!bias || bias->bias == op.getBias()) return failure();
+    auto bias = ScoreBias::read(ScoreTerm{op.getBias(), std::nullopt}, scores);
+    if (!bias) return failure();
     bool causal = op.getCausal() || bias->causal;
-    bool same = bias->bias && causal == op.getCausal() &&
-                tensorTypeOf(bias->bias).getNumElements() == tensorTypeOf(op.getBias()).getNumElements();
-    if (same) return failure();
-    auto made = AttentionOp::create(rewriter, op.getLoc(), op.getO().getType(), op.getLse().getType(), op.getQ(),
-                                    op.getK(), op.getV(), bias->bias, op.getScaleAttr(),
+    auto shape = bias->shape();
+    if (causal == op.getCausal() && ArrayRef<int64_t>(shape) == tensorTypeOf(op.getBias()).getShape()) return failure();
+    auto made = AttentionOp::create(rewriter, op.getLoc(), op.getO().getType(), op.getLse().getType(), op.getQ(), op.getK(),
+                                    op.getV(), bias->build(rewriter, op.getLoc()), op.getScaleAttr(),
                                     causal ? rewriter.getUnitAttr() : UnitAttr());
     rewriter.replaceOp(op, made->getResults());
     return success();
@@ -233,7 +232,10 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
     patterns.add<FormAttention, SimplifyBias, GroupHeads>(&getContext());
     addLayoutPatterns(patterns);
     addConstantLayoutPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
+      getOperation().emitError() << "attention patterns did not come to an end";
+      signalPassFailure();
+    }
   }
 };
 
