@@ -1,7 +1,6 @@
 // Inserts the steps that give delayed sites their first scale before anything is quantised with it.
 #include "passes/schedule/Passes.h"
 
-#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace msamp::schedule {
@@ -76,10 +75,8 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
         builder.setInsertionPoint(steps[group.firstUse]);
         cloneFirst(builder, step);
       }
-      SmallVector<Value> amaxes;
-      for (Value amax : group.amaxes) amaxes.push_back(cloneView(builder, amax));
-      planir::CalibrateOp::create(builder, step->getLoc(), builder.getArrayAttr(group.sites), amaxes, ValueRange(),
-                                  ValueRange(), /*first=*/true, 4 * amaxes.size(), 0);
+      planir::CalibrateOp::create(builder, step->getLoc(), builder.getArrayAttr(group.sites), group.amaxes, ValueRange(),
+                                  ValueRange(), /*first=*/true, 4 * group.amaxes.size(), 0);
     }
     return success();
   }
@@ -92,18 +89,8 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
     return failure();
   }
 
-  // Views may stand after the insertion point; buffers and places never do.
-  static Value cloneView(OpBuilder &builder, Value memory) {
-    auto view = memory.getDefiningOp<planir::ViewOp>();
-    if (!view) return memory;
-    return planir::ViewOp::create(builder, view.getLoc(), view.getView().getType(), cloneView(builder, view.getBase()),
-                                  view.getOffset());
-  }
-
   static void cloneFirst(OpBuilder &builder, Operation *step) {
-    IRMapping mapping;
-    for (Value operand : step->getOperands()) mapping.map(operand, cloneView(builder, operand));
-    Operation *copy = builder.clone(*step, mapping);
+    Operation *copy = builder.clone(*step);
     copy->setAttr("first", builder.getUnitAttr());
   }
 };

@@ -151,7 +151,8 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<GatherOp>([&](GatherOp op) {
         SmallVector<TensorMemory> inputs{contiguous(op.getTable()), contiguous(op.getIndices())};
         TensorMemory output = define(op.getResult(), /*strided=*/false);
-        step<planir::GatherOp>(loc, inputs, {output}, 0, op.getAxis());
+        auto gather = step<planir::GatherOp>(loc, inputs, {output}, 0, op.getAxis());
+        gather.setBytes(2 * output.sizeInBytes() + inputs[1].sizeInBytes()); // not the whole table
         return success();
       })
       .Case<ScatterAddOp>([&](ScatterAddOp op) {

@@ -169,7 +169,13 @@ TensorMemory FunctionLowering::define(Value result, bool strided) {
 Value FunctionLowering::view(Location loc, const TensorMemory &memory) {
   MemRefType type = memory.memrefType();
   if (memory.offset == 0 && memory.base.getType() == type) return memory.base;
-  return planir::ViewOp::create(builder, loc, type, memory.base, memory.offset);
+  Value &known = views[{{memory.base, type}, memory.offset}];
+  if (known) return known;
+  OpBuilder declarations(builder);
+  declarations.setInsertionPointAfter(lastDeclaration);
+  auto op = planir::ViewOp::create(declarations, loc, type, memory.base, memory.offset);
+  lastDeclaration = op;
+  return known = op.getView();
 }
 
 void FunctionLowering::copy(Location loc, const TensorMemory &from, const TensorMemory &to) {

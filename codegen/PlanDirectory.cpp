@@ -1,0 +1,174 @@
+// A plan is written beside its place under another name and renamed when it is whole.
+#include "codegen/PlanDirectory.h"
+
+#include "codegen/ModelCopy.h"
+#include "codegen/cpu/CpuKernels.h"
+#include "passes/partition/Types.h"
+#include "runtime/core/Error.h"
+#include "runtime/core/Safetensors.h"
+#include "runtime/plan/PlanIO.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+
+namespace msamp::codegen {
+using namespace mlir;
+using runtime::failInternal, runtime::failIo;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A new directory beside the target; gone again unless it is committed.
+class StagedDirectory {
+public:
+  explicit StagedDirectory(fs::path where) : target(std::move(where)) {
+    if (target.filename().empty()) target = target.parent_path();
+    fs::path parent = target.parent_path().empty() ? "." : target.parent_path();
+    std::error_code error;
+    if (!fs::is_directory(parent, error)) failIo("cannot write {}: {} is no directory; create it first", target.string(), parent.string());
+    if (fs::exists(fs::symlink_status(target, error)) && !replaceable())
+      failIo("cannot write {}: it is there and is no plan; remove it or give another -o", target.string());
+    std::string name = (parent / ("." + target.filename().string() + ".XXXXXX")).string();
+    if (!mkdtemp(name.data())) failIo("cannot write {}: {}", target.string(), std::strerror(errno));
+    staged = name;
+    fs::permissions(staged, fs::perms(0755), error);
+  }
+  ~StagedDirectory() {
+    std::error_code error;
+    if (!staged.empty()) fs::remove_all(staged, error);
+  }
+  StagedDirectory(const StagedDirectory &) = delete;
+  StagedDirectory &operator=(const StagedDirectory &) = delete;
+
+  const fs::path &path() const { return staged; }
+
+  void commit() {
+    std::error_code error;
+    fs::path old;
+    if (fs::exists(target, error)) {
+      old = staged.string() + ".old";
+      fs::rename(target, old, error);
+      if (error) failIo("cannot replace {}: {}", target.string(), error.message());
+    }
+    fs::rename(staged, target, error);
+    if (error) {
+      std::error_code ignored;
+      if (!old.empty()) fs::rename(old, target, ignored);
+      failIo("cannot write {}: {}", target.string(), error.message());
+    }
+    staged.clear();
+    if (!old.empty()) fs::remove_all(old, error);
+  }
+
+private:
+  bool replaceable() const {
+    std::error_code error;
+    return fs::is_directory(target, error) && (fs::exists(target / "plan.pb", error) || fs::is_empty(target, error));
+  }
+  fs::path target, staged;
+};
+
+void makeFolder(const fs::path &path) {
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) failIo("cannot create {}: {}", path.string(), error.message());
+}
+
+void writeKernels(ModuleOp module, const plan::Plan &plan, const fs::path &directory) {
+  CpuKernels kernels(module.getContext());
+  for (auto kernel : module.getOps<planir::KernelOp>())
+    if (failed(kernels.addCluster(cast<ClusterOp>(kernel.getBody().front().front()), kernel.getSymName())))
+      failInternal("kernel {} ({}) cannot be compiled", kernel.getSymName().str(), kernel.getOps().str());
+  partition::StepSettings settings(module);
+  for (const plan::StateClass &c : plan.classes())
+    if (!c.update_kernel().empty() &&
+        failed(kernels.addUpdate(c.update_kernel(), settings.storage(StringRef(c.name())), settings.optimizer)))
+      failInternal("the update kernel of state class {} cannot be compiled", c.name());
+  makeFolder(directory / "kernels");
+  if (failed(kernels.writeLibrary((directory / "kernels/cpu.so").string())))
+    failInternal("the kernels cannot be compiled into a library");
+}
+
+// A constant's bytes in row-major order as the plan stores them.
+void writeValue(std::ostream &out, ElementsAttr attr, uint64_t bytes) {
+  auto raw = dyn_cast<DenseElementsAttr>(attr);
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(attr)) {
+    ArrayRef<char> data = resource.getData();
+    if (data.size() != bytes) failInternal("a constant has {} bytes for a shape of {}", data.size(), bytes);
+    out.write(data.data(), static_cast<std::streamsize>(bytes));
+    return;
+  }
+  if (!raw) failInternal("a constant has values of an unknown kind");
+  ArrayRef<char> data = raw.getRawData();
+  if (attr.getShapedType().getElementType().isInteger(1)) { // packed in MLIR, a byte each in a plan
+    for (bool value : raw.getValues<bool>()) out.put(value ? 1 : 0);
+  } else if (raw.isSplat()) {
+    for (uint64_t i = 0; i < bytes; i += data.size()) out.write(data.data(), static_cast<std::streamsize>(data.size()));
+  } else {
+    out.write(data.data(), static_cast<std::streamsize>(data.size()));
+  }
+}
+
+void writeConstants(ModuleOp module, const plan::Plan &plan, const fs::path &path) {
+  std::ofstream out(path, std::ios::binary);
+  int index = 0;
+  for (auto op : module.getOps<planir::ConstantOp>()) {
+    const plan::Constant &constant = plan.constants(index++);
+    while (static_cast<uint64_t>(out.tellp()) < constant.offset()) out.put(0);
+    writeValue(out, op.getValue(), constant.bytes());
+  }
+  if (!out.flush()) failIo("cannot write {}", path.string());
+}
+
+void writeWeights(const plan::Plan &plan, ParameterValues &source, const fs::path &path) {
+  runtime::SafetensorsWriter writer(path);
+  std::vector<const plan::Parameter *> stored;
+  for (const plan::Parameter &parameter : plan.parameters())
+    if (parameter.init() == plan::Parameter::FROM_FILE) stored.push_back(&parameter);
+  for (const plan::Parameter *parameter : stored)
+    writer.declare(parameter->name(), runtime::Type::F32, {parameter->shape().begin(), parameter->shape().end()});
+  std::vector<float> values;
+  for (const plan::Parameter *parameter : stored) {
+    llvm::ArrayRef<float> data = source.read(parameter->name(), values);
+    uint64_t expected = 1;
+    for (int64_t size : parameter->shape()) expected *= static_cast<uint64_t>(size);
+    if (data.size() != expected)
+      runtime::failData("initializer {} has {} float values for {} that its shape needs", parameter->name(), data.size(), expected);
+    writer.writeFloats({data.data(), data.size()});
+  }
+  writer.commit();
+}
+
+} // namespace
+
+plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOptions &options) {
+  plan::Plan plan = buildPlan(module);
+  plan.set_compiler(options.compiler);
+  plan.set_pipeline(options.pipeline);
+  plan.set_loss(options.loss);
+  StagedDirectory staged(directory);
+  writeKernels(module, plan, staged.path());
+  runtime::addPart(plan, staged.path(), "kernels/cpu.so");
+  makeFolder(staged.path() / "weights");
+  auto fromFile = [](const plan::Parameter &p) { return p.init() == plan::Parameter::FROM_FILE; };
+  if (std::any_of(plan.parameters().begin(), plan.parameters().end(), fromFile)) {
+    if (!options.weights) failInternal("the plan needs weights from the model, which is not at hand");
+    writeWeights(plan, *options.weights, staged.path() / "weights/weights.safetensors");
+    runtime::addPart(plan, staged.path(), "weights/weights.safetensors");
+  }
+  if (plan.constants_size() > 0) {
+    writeConstants(module, plan, staged.path() / "weights/constants.bin");
+    runtime::addPart(plan, staged.path(), "weights/constants.bin");
+  }
+  if (!plan.source().empty()) {
+    copyGraph(plan.source(), (staged.path() / "model.onnx").string());
+    runtime::addPart(plan, staged.path(), "model.onnx");
+  }
+  runtime::savePlan(staged.path(), plan);
+  staged.commit();
+  return plan;
+}
+
+} // namespace msamp::codegen

@@ -1,0 +1,27 @@
+// Writes plan directories: kernels, weights, constants, graph and plan.pb, all or nothing.
+#ifndef MSAMP_CODEGEN_PLANDIRECTORY_H
+#define MSAMP_CODEGEN_PLANDIRECTORY_H
+
+#include "codegen/BuildPlan.h"
+#include "passes/raise/ParameterValues.h"
+
+#include <memory>
+#include <string>
+
+namespace msamp::codegen {
+
+struct PlanOptions {
+  std::string compiler; // name and version
+  std::string pipeline; // what made the plan, for people
+  std::string loss;
+  std::shared_ptr<ParameterValues> weights; // of the model, where parameters start from its values
+};
+
+// Compiles the kernels of a scheduled module and writes the plan into `directory`, which is replaced if it is a plan
+// already. Nothing is left behind on failure. Throws runtime::Error
+// or frontend::Error. Returns the plan as written.
+plan::Plan writePlan(mlir::ModuleOp module, const std::string &directory, const PlanOptions &options);
+
+} // namespace msamp::codegen
+
+#endif

@@ -1,0 +1,15 @@
+// Bytes that a plan needs on a rank, by role, without allocating them.
+#ifndef MSAMP_RUNTIME_PLAN_MEMORYTABLE_H
+#define MSAMP_RUNTIME_PLAN_MEMORYTABLE_H
+
+#include "runtime/core/Types.h"
+#include "runtime/plan/plan.pb.h"
+
+namespace msamp::runtime {
+
+// What the executor allocates for `rank` of `ranks`; its arenas are as large as said here.
+RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks);
+
+} // namespace msamp::runtime
+
+#endif

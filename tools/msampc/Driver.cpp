@@ -1,0 +1,187 @@
+// Phases in order: import, the pass pipelines, code generation; and everything around them that can fail.
+#include "tools/msampc/Driver.h"
+
+#include "codegen/ModelWeights.h"
+#include "codegen/PlanDirectory.h"
+#include "codegen/cpu/CpuKernels.h"
+#include "ir/Msamp/UpstreamDerivatives.h"
+#include "passes/schedule/Passes.h"
+#include "runtime/core/Error.h"
+#include "runtime/monitor/MemoryTable.h"
+#include "runtime/plan/MemoryTable.h"
+#include "tools/msampc/Diagnostics.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <new>
+
+namespace msamp::msampc {
+using namespace mlir;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A failure that the diagnostic handler has reported already.
+struct Reported {
+  int exitCode;
+};
+
+class Compilation {
+public:
+  explicit Compilation(Options &options)
+      : options(options), context(registry(), MLIRContext::Threading::DISABLED), diagnostics(context) {}
+
+  void run() {
+    if (!options.remarks.empty() && !enableRemarks(context, options.remarks)) throw Reported{frontend::kIo};
+    if (!options.dumpPhases.empty()) makeDumpFolder();
+    options.pipeline.kernelShape = [](ClusterOp cluster) {
+      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+      return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
+    };
+    options.pipeline.parameterValues = [this] { return weights; };
+
+    ArrayRef<StringRef> phases = phaseNames();
+    size_t number = 0;
+    if (options.compileFrom.empty()) {
+      progress.start("import");
+      module = frontend::importModel(options.input, options.import, context);
+      if (failed(verify(*module))) throw Reported{frontend::kInternal};
+      openWeights(options.input);
+      finishPhase(number++);
+      if (options.compileTo == "import") return writeModule();
+    } else {
+      parseModule();
+      number = static_cast<size_t>(llvm::find(phases, options.compileFrom) - phases.begin()) + 1;
+      if (options.compileFrom == options.compileTo) return writeModule();
+    }
+    for (; phases[number] != "codegen"; ++number) {
+      progress.start(phases[number]);
+      runPhase(phases[number]);
+      finishPhase(number);
+      if (options.compileTo == phases[number]) return writeModule();
+    }
+    progress.start("codegen");
+    writePlan();
+    progress.finish();
+  }
+
+private:
+  static const DialectRegistry &registry() {
+    static DialectRegistry all = [] {
+      DialectRegistry r;
+      r.insert<MsampDialect, planir::PlanDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
+      registerDerivativeModels(r);
+      return r;
+    }();
+    return all;
+  }
+
+  void openWeights(const std::string &model) {
+    if (!options.import.initStddev) weights = std::make_shared<codegen::ModelWeights>(model);
+  }
+
+  void makeDumpFolder() {
+    std::error_code error;
+    fs::create_directories(options.dumpPhases, error);
+    if (error) runtime::failIo("cannot create {}: {}", options.dumpPhases, error.message());
+  }
+
+  void parseModule() {
+    std::error_code error;
+    if (!fs::is_regular_file(options.input, error)) runtime::failIo("cannot read {}: no such file", options.input);
+    context.loadAllAvailableDialects();
+    module = parseSourceFile<ModuleOp>(options.input, ParserConfig(&context));
+    if (!module) throw Reported{frontend::kBadData};
+    if (auto source = (*module)->getAttrOfType<StringAttr>("msamp.source"); source && !source.getValue().empty())
+      openWeights(source.getValue().str());
+  }
+
+  void runPhase(StringRef phase) {
+    PassManager manager(&context);
+    buildPhase(manager, phase, options.pipeline);
+    if (succeeded(manager.run(*module))) return;
+    if (diagnostics.errors() == 0) runtime::failInternal("phase {} failed and did not say why", phase.str());
+    // Up to here it depends on the model whether a phase can do its work; from here on on what phases left.
+    static constexpr StringRef onTheModel[] = {"raise", "loss", "autodiff", "recompute", "precision"};
+    throw Reported{llvm::is_contained(onTheModel, phase) ? frontend::kBadData : frontend::kInternal};
+  }
+
+  void finishPhase(size_t number) {
+    progress.finish();
+    if (options.dumpPhases.empty()) return;
+    std::string file = llvm::formatv("{0,0+2}.{1}.mlir", number + 1, phaseNames()[number]).str();
+    print((fs::path(options.dumpPhases) / file).string());
+  }
+
+  void writeModule() { print(options.output.empty() ? "-" : options.output); }
+
+  void print(const std::string &path) {
+    std::error_code error;
+    llvm::raw_fd_ostream out(path, error);
+    if (error) runtime::failIo("cannot write {}: {}", path, error.message());
+    (*module)->print(out, OpPrintingFlags().enableDebugInfo());
+    out << "\n";
+    out.flush();
+    if (!out.has_error()) return;
+    std::string message = out.error().message();
+    out.clear_error();
+    runtime::failIo("cannot write {}: {}", path, message);
+  }
+
+  void writePlan() {
+    codegen::PlanOptions plan;
+    plan.compiler = version;
+    plan.pipeline = llvm::join(phaseNames(), ",");
+    plan.loss = options.pipeline.loss;
+    plan.weights = weights;
+    plan::Plan written = codegen::writePlan(*module, options.output, plan);
+    if (options.memoryRanks == 0) return;
+    std::vector<runtime::RoleBytes> ranks;
+    for (unsigned rank = 0; rank < options.memoryRanks; ++rank)
+      ranks.push_back(runtime::memoryOfRank(written, rank, options.memoryRanks));
+    std::cout << monitor::memoryTable(ranks) << std::flush;
+  }
+
+  Options &options;
+  MLIRContext context;
+  DiagnosticPrinter diagnostics;
+  Progress progress;
+  OwningOpRef<ModuleOp> module;
+  std::shared_ptr<ParameterValues> weights;
+};
+
+int report(int code, const std::string &message) {
+  std::cerr << "msampc: error: " << message << std::endl;
+  return code;
+}
+
+} // namespace
+
+int compile(Options options) {
+  try {
+    Compilation(options).run();
+    return 0;
+  } catch (const Reported &e) {
+    return e.exitCode;
+  } catch (const frontend::Error &e) {
+    return report(e.exitCode, e.what());
+  } catch (const runtime::Error &e) {
+    return report(e.exitCode(), e.what());
+  } catch (const std::bad_alloc &) {
+    return report(static_cast<int>(runtime::Exit::TryAgain), "out of memory; free some, or compile a smaller batch");
+  } catch (const std::exception &e) {
+    return report(frontend::kInternal, std::string("internal error: ") + e.what());
+  }
+}
+
+} // namespace msamp::msampc
