@@ -265,7 +265,8 @@ Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
     auto values = intsOf(*at);
     for (int64_t &i : values) {
       if (i < -n || i >= n)
-        throw Invalid("index " + std::to_string(i) + " leaves a dimension of size " + std::to_string(n));
+        throw Invalid("index " + std::to_string(i) + " leaves a dimension of size " + std::to_string(n) +
+                      " of a table of shape " + printDims(x->dims) + "; if it follows from a --dim, give a smaller size");
       if (i < 0) i += n;
     }
     if (Host h = host(x)) {

@@ -83,13 +83,19 @@ private:
     throw Error(kBadData, message);
   }
 
+  // What can be seen without shapes, for all nodes at once.
   void reportUnknownOps() {
     std::vector<std::string> problems;
     for (int i = 0; i < graph().node_size(); ++i) {
       const auto &n = graph().node(i);
       bool standard = n.domain().empty() || n.domain() == "ai.onnx";
-      if (!live[i] || (standard && translators().count(n.op_type()))) continue;
-      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type());
+      if (!live[i]) continue;
+      std::string reason;
+      if (standard && translators().count(n.op_type())) {
+        if (n.op_type() == "Conv") reason = overlappingWindows(n);
+        if (reason.empty()) continue;
+      }
+      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type() + (reason.empty() ? "" : ": " + reason));
     }
     if (!problems.empty()) fail(problems);
   }

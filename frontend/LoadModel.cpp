@@ -102,6 +102,11 @@ onnx::ModelProto prepareGraph(const std::string &path, const onnx::ModelProto &m
   onnx::ModelProto graph = withoutWeights(model);
   if (graph.graph().sparse_initializer_size() || model.graph().sparse_initializer_size())
     throw Error(kBadData, path + ": sparse initializers are not supported; store them dense");
+  auto range = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("");
+  int64_t opset = opsetOf(graph);
+  if (opset > range.second)
+    throw Error(kBadData, path + ": uses opset " + std::to_string(opset) + ", but the newest that is known is " +
+                              std::to_string(range.second) + "; export the model at that one or an earlier one");
   try {
     onnx::checker::check_model(graph, /*full_check=*/false, /*skip_opset_compatibility_check=*/false);
     // Before the conversion, which drops functions.
@@ -109,8 +114,6 @@ onnx::ModelProto prepareGraph(const std::string &path, const onnx::ModelProto &m
   } catch (const std::exception &e) {
     throw Error(kBadData, path + ": ONNX's checker refuses the model: " + e.what());
   }
-  auto range = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("");
-  int64_t opset = opsetOf(graph);
   if (opset && opset < range.second) {
     try {
       onnx::ModelProto newer = onnx::version_conversion::ConvertVersion(graph, range.second);

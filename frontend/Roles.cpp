@@ -98,6 +98,13 @@ private:
     return d.size() == 1 || (alsoOnes && std::all_of(d.begin(), d.end() - 1, [](int64_t n) { return n == 1; }));
   }
 
+  // A learned token or position table that is used whole. By its use alone it could be a constant that the exporter
+  // computed; but exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
+  bool isLearnedBlock(const Origin &o) const {
+    const auto &d = dims(o);
+    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && o.name.find('.') != std::string::npos && o.name.find("::") == std::string::npos;
+  }
+
   void visit(const onnx::NodeProto &n) {
     const std::string &op = n.op_type();
     bool learned = false;
@@ -126,10 +133,19 @@ private:
         const Origin *o = origin(n, i);
         if (!o || kind(n, 1 - i) != Kind::Activation) continue;
         bool scale = op == "Mul";
+        if (!scale && !isVector(*o, true) && isLearnedBlock(*o) && !reachesSoftmax(n.output(0))) {
+          learned |= assign(n, i, ParameterRole::Table);
+          continue;
+        }
         if (!isVector(*o, !scale)) continue;
         if (dims(*o).size() > 1 && reachesSoftmax(n.output(0))) continue;
         learned |= assign(n, i, scale ? ParameterRole::Scale : ParameterRole::Bias);
       }
+    } else if (op == "Concat") {
+      bool meetsActivation = false;
+      for (int i = 0; i < n.input_size(); ++i) meetsActivation |= kind(n, i) == Kind::Activation;
+      for (int i = 0; i < n.input_size() && meetsActivation; ++i)
+        if (const Origin *o = origin(n, i); o && isLearnedBlock(*o)) learned |= assign(n, i, ParameterRole::Table);
     }
     propagate(n, learned);
   }
@@ -147,7 +163,7 @@ private:
     for (const auto &output : n.output())
       if (!output.empty()) kinds[output] = k;
     const Origin *o = origin(n, 0);
-    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze", "Flatten"})) {
+    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
       origins[n.output(0)] = {o->name, o->direct && isOneOf(op, {"Cast", "Identity"})};
       // Still the initializer itself, whatever else reads it.
       if (kind(n, 0) == Kind::Constant) kinds[n.output(0)] = Kind::Constant;

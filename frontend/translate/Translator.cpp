@@ -82,6 +82,7 @@ const TranslatorTable &translators() {
     addMatMul(t);
     addNorms(t);
     addAttention(t);
+    addConvolution(t);
     return t;
   }();
   return table;

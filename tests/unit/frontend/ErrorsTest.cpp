@@ -1,0 +1,139 @@
+// Every way in which a model or a flag can be wrong ends in a message that names the place, and the right exit code.
+#include "ModelFile.h"
+
+namespace msamp::frontend::test {
+namespace {
+
+const char *kDynamic = R"(
+  agraph (float[batch, seq] x) => (float[batch, seq] y) { y = Tanh(x) })";
+
+TEST(Errors, NoSuchFile) { expectError("/tmp/no/such/model.onnx", kIo, {"/tmp/no/such/model.onnx", "No such file"}); }
+
+TEST(Errors, Folder) { expectError("/tmp", kIo, {"not a regular file"}); }
+
+TEST(Errors, Empty) {
+  ModelFile file;
+  file.write("");
+  expectError(file.path(), kBadData, {file.path(), "empty"});
+}
+
+TEST(Errors, NotOnnx) {
+  ModelFile file;
+  file.write("This is a text, and no model at all.\n");
+  expectError(file.path(), kBadData, {file.path(), "not an ONNX model"});
+}
+
+TEST(Errors, Truncated) {
+  std::string whole = parseText(withHeader(R"(
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] b = {1, 2, 3}> { t = Add(x, b) y = Tanh(t) })")).SerializeAsString();
+  // Wherever the file is cut, it is bad data.
+  for (size_t n = 1; n < whole.size(); ++n) {
+    ModelFile file;
+    file.write(whole.substr(0, n));
+    expectError(file.path(), kBadData, {file.path()});
+  }
+}
+
+TEST(Errors, UnboundDimensionsAreListedWithTheirFlags) {
+  ModelFile file(withHeader(kDynamic));
+  expectError(file.path(), kUsage, {"batch", "seq", "--dim batch=SIZE --dim seq=SIZE"});
+  ImportOptions one;
+  one.dims["batch"] = 2;
+  std::string message = expectError(file.path(), kUsage, {"--dim seq=SIZE"}, one);
+  EXPECT_EQ(message.find("--dim batch"), std::string::npos) << message;
+}
+
+TEST(Errors, UnknownDimension) {
+  ModelFile file(withHeader(kDynamic));
+  ImportOptions options;
+  options.dims = {{"batch", 2}, {"seq", 3}, {"sequence", 3}};
+  expectError(file.path(), kUsage, {"no dimension named sequence", "batch", "seq"}, options);
+}
+
+TEST(Errors, DimensionThatIsNotPositive) {
+  ModelFile file(withHeader(kDynamic));
+  ImportOptions options;
+  options.dims = {{"batch", 0}, {"seq", 3}};
+  expectError(file.path(), kUsage, {"--dim batch=0"}, options);
+}
+
+TEST(Errors, OutputSymbolOfAnotherSize) {
+  ModelFile file(withHeader("agraph (float[n] x) => (float[m] y) { y = Tanh(x) }"));
+  ImportOptions options;
+  options.dims = {{"n", 4}, {"m", 4}};
+  EXPECT_EQ(Imported(file, options).shape(), std::vector<int64_t>{4});
+  options.dims["m"] = 5;
+  expectError(file.path(), kUsage, {"--dim m=5", "output y is 4"}, options);
+}
+
+TEST(Errors, UnsupportedNodesAreListedAtOnce) {
+  auto model = parseText(withHeader(R"(
+    agraph (float[2, 4, 8, 8] x) => (float[2, 4, 8, 8] y) {
+      a = Det(x)
+      b = LpNormalization(x)
+      c = LRN<size = 3>(x)
+      d = Add(b, c)
+      y = Tanh(d)
+    })"));
+  // Det is not needed by the output.
+  ModelFile file(model);
+  std::string message = expectError(file.path(), kBadData, {"2 nodes", "LpNormalization:b: LpNormalization", "LRN:c: LRN"});
+  EXPECT_EQ(message.find("Det"), std::string::npos) << message;
+}
+
+TEST(Errors, OverlappingConvolutionsAreListedAtOnce) {
+  ModelFile file(withHeader(R"(
+    agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w, float[4, 4, 3, 3] v) => (float[1, 4, a, b] y) {
+      t = Conv<kernel_shape = [3, 3]>(x, w)
+      y = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(t, v)
+    })"));
+  expectError(file.path(), kBadData, {"2 nodes", "Conv:t: Conv: windows [3, 3] at strides [1, 1]", "Conv:y"});
+}
+
+TEST(Errors, WrongShapesNameTheNode) {
+  auto model = parseText(withHeader(R"(agraph (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) })"));
+  model.mutable_graph()->mutable_node(0)->set_name("projection");
+  ModelFile file(model);
+  expectError(file.path(), kBadData, {"projection", "MatMul", "inner dimensions 3", "4"});
+}
+
+TEST(Errors, IndexOutOfATable) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2] x) => (float[1, 2] z) <float[3, 2] t = {1, 2, 3, 4, 5, 6}, int64[1] i = {3}> { y = Gather(t, i) z = Add(y, x) })"));
+  expectError(file.path(), kBadData, {"index 3", "size 3"});
+}
+
+TEST(Errors, RegularExpressions) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) })"));
+  ImportOptions options;
+  options.freeze = {"("};
+  expectError(file.path(), kUsage, {"--freeze \"(\"", "regular expression"}, options);
+  options.freeze = {"nothing"};
+  expectError(file.path(), kUsage, {"--freeze \"nothing\"", "matches no"}, options);
+  options.freeze = {};
+  options.train = {"nothing"};
+  expectError(file.path(), kUsage, {"--train \"nothing\"", "matches no"}, options);
+}
+
+TEST(Errors, ShapeThatTheStepComputes) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 3] x, int64[2] s) => (float[a, b] y) { y = Reshape(x, s) })"));
+  ImportOptions options;
+  expectError(file.path(), kBadData, {"Reshape:y", "shape is computed by the step"}, options);
+}
+
+TEST(Errors, CheckerRefuses) {
+  auto model = parseText(withHeader("agraph (float[2] x) => (float[2] y) { y = Tanh(x) }"));
+  model.mutable_graph()->mutable_node(0)->set_op_type("NoSuchOp");
+  ModelFile file(model);
+  expectError(file.path(), kBadData, {"NoSuchOp"});
+}
+
+TEST(Errors, NewerOpsetThanKnown) {
+  ModelFile file(withHeader("agraph (float[2] x) => (float[2] y) { y = Tanh(x) }", 1000));
+  expectError(file.path(), kBadData, {"1000"});
+}
+
+} // namespace
+} // namespace msamp::frontend::test
