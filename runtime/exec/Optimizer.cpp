@@ -44,8 +44,23 @@ void ExecutorImpl::gradNorm(Control &control) {
   if (result.skipped)
     return;
   ++applied_;
-  if (control.hyper)
-    momentumBound_ = control.hyper->beta1 * momentumBound_ + result.gradNorm * result.clipFactor;
+  if (!control.hyper)
+    return;
+  double largestWeight = 0;
+  for (int p = 0; p < plan_.parameters_size(); ++p)
+    largestWeight = std::max(largestWeight, static_cast<double>(state_.weightAmax[p]));
+  momentumBound_ = control.hyper->beta1 * momentumBound_ + result.gradNorm * result.clipFactor +
+                   control.hyper->weightDecay * largestWeight;
+}
+
+// Largest |m / sqrt(v)| that Adam can reach at step t, bias corrections included: by Cauchy and Schwarz over its weights of past
+// gradients, (1-b1) b1^i and (1-b2) b2^i.
+static double adamBound(double beta1, double beta2, double t) {
+  const double ratio = beta1 * beta1 / beta2;
+  const double terms = beta2 == 0 ? 1.0 : ratio == 1.0 ? t : (1.0 - std::pow(ratio, t)) / (1.0 - ratio);
+  const double bound = (1.0 - beta1) * std::sqrt(terms / (1.0 - beta2)) * std::sqrt(1.0 - std::pow(beta2, t)) /
+                       (1.0 - std::pow(beta1, t));
+  return std::isfinite(bound) ? bound : 1.0;
 }
 
 void ExecutorImpl::updateClass(unsigned index, const std::string &optimizer, Control &control) {
@@ -69,7 +84,7 @@ void ExecutorImpl::updateClass(unsigned index, const std::string &optimizer, Con
 
   // How much a weight can grow in this step: Adam's step is bounded, SGD's by the momentum's bound. A scale for that is
   // known before the new weights are, so they are written once; beyond it they would saturate.
-  const double growth = optimizer == "sgd" ? h.lr * momentumBound_ : 1.2 * h.lr;
+  const double growth = h.lr * (optimizer == "sgd" ? momentumBound_ : 1.1 * adamBound(h.beta1, h.beta2, t));
   std::vector<float> newWeightScale(static_cast<size_t>(plan_.parameters_size()), 1.0f), newMasterScale = newWeightScale,
       newAmax(newWeightScale.size(), 0.0f);
   for (int p = 0; p < plan_.parameters_size(); ++p) {
