@@ -1,0 +1,150 @@
+// Collects kernels in one module, lowers it to LLVM and links it: module -> object (position independent) -> ld.lld -> .so.
+#include "codegen/cpu/CpuKernels.h"
+
+#include "codegen/cpu/ClusterKernel.h"
+#include "codegen/cpu/ExpandConversions.h"
+#include "codegen/cpu/UpdateKernel.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace mlir;
+
+namespace msamp::codegen {
+namespace {
+
+// FP8 and BF16 conversions and transcendental functions as plain arithmetic, so that the library needs no other.
+struct ExpandMath : PassWrapper<ExpandMath, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
+  void runOnOperation() override {
+    for (int round = 0; round < 2; ++round) {
+      RewritePatternSet patterns(&getContext());
+      if (round == 0) populateMathPolynomialApproximationPatterns(patterns);
+      else populateExpandConversionPatterns(patterns);
+      if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) return signalPassFailure();
+    }
+  }
+};
+
+// The oldest processors with AVX2, or those with AVX-512 where this one is of them.
+std::string targetCpu() {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  for (const char *name : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+    if (!features.lookup(name)) return "x86-64-v3";
+  return "x86-64-v4";
+}
+
+LogicalResult emitObject(llvm::Module &module, const std::string &cpu, const std::string &path, Operation *where) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) return where->emitError() << "no code generator for " << triple.str() << ": " << error;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
+  for (llvm::Function &f : module) {
+    f.addFnAttr("target-cpu", cpu);
+    if (cpu != "x86-64-v4") continue;
+    // Vectors of 16 are ours to choose; without these they are split in two.
+    f.addFnAttr("prefer-vector-width", "512");
+    f.addFnAttr("min-legal-vector-width", "512");
+  }
+  if (llvm::Error failed = makeOptimizingTransformer(3, 0, machine.get())(&module))
+    return where->emitError() << "LLVM: " << llvm::toString(std::move(failed));
+  std::error_code code;
+  llvm::raw_fd_ostream os(path, code);
+  if (code) return where->emitError() << path << ": " << code.message();
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return where->emitError() << "no object files for " << triple.str();
+  passes.run(module);
+  os.close();
+  if (os.has_error()) return where->emitError() << path << ": " << os.error().message();
+  return success();
+}
+
+LogicalResult link(const std::string &object, const std::string &library, Operation *where) {
+  llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld-22");
+  if (!linker) linker = llvm::sys::findProgramByName("ld.lld", {"/usr/lib/llvm-22/bin", "/usr/bin"});
+  if (!linker) linker = llvm::sys::findProgramByName("ld");
+  if (!linker) return where->emitError() << "no linker: install lld-22 (or binutils)";
+  SmallVector<StringRef> args = {*linker, "-shared", "-O2", "--strip-debug", "-o", library, object};
+  std::string error;
+  if (llvm::sys::ExecuteAndWait(*linker, args, std::nullopt, {}, 0, 0, &error) != 0)
+    return where->emitError() << *linker << " failed" << (error.empty() ? "" : ": ") << error;
+  return success();
+}
+
+} // namespace
+
+KernelShape cpuKernelShape(ClusterOp cluster) {
+  auto domain = fuse::ClusterDomain::analyze(cluster);
+  if (failed(domain)) return {0, false, 0};
+  int64_t values = partialValues(cluster, *domain);
+  return {domain->chunks(), values > 0, values * static_cast<int64_t>(sizeof(float))};
+}
+
+CpuKernels::CpuKernels(MLIRContext *context) {
+  context->loadDialect<scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect, cf::ControlFlowDialect, func::FuncDialect,
+                       arith::ArithDialect, math::MathDialect>();
+  module = ModuleOp::create(UnknownLoc::get(context));
+}
+CpuKernels::~CpuKernels() = default;
+
+LogicalResult CpuKernels::addCluster(ClusterOp cluster, StringRef symbol) { return emitClusterKernel(*module, cluster, symbol); }
+
+LogicalResult CpuKernels::addUpdate(StringRef symbol, const partition::ClassStorage &storage, StringRef optimizer) {
+  return emitUpdateKernel(*module, symbol, storage, optimizer);
+}
+
+LogicalResult CpuKernels::writeLibrary(const std::string &path) {
+  MLIRContext *context = module->getContext();
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  context->appendDialectRegistry(registry);
+  PassManager passes(context);
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(std::make_unique<ExpandMath>());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertVectorToLLVMPass());
+  passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createConvertFuncToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+  if (failed(passes.run(*module))) return failure();
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(*module, llvmContext);
+  if (!lowered) return module->emitError() << "no translation to LLVM";
+  std::string object = path + ".o";
+  LogicalResult result = emitObject(*lowered, targetCpu(), object, *module);
+  if (succeeded(result)) result = link(object, path, *module);
+  llvm::sys::fs::remove(object);
+  return result;
+}
+
+} // namespace msamp::codegen

@@ -1,0 +1,14 @@
+// Conversions between number formats as integer arithmetic.
+#ifndef MSAMP_CODEGEN_CPU_EXPANDCONVERSIONS_H
+#define MSAMP_CODEGEN_CPU_EXPANDCONVERSIONS_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace msamp::codegen {
+
+// arith.truncf and arith.extf of FP8 and BF16, on scalars and vectors.
+void populateExpandConversionPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace msamp::codegen
+
+#endif

@@ -1,0 +1,333 @@
+// Gathers ops into clusters, greedily in program order. ClusterDomain says what one loop nest can compute; a search over
+// the graph of clusters keeps it free of cycles.
+#include "passes/fuse/ClusterDomain.h"
+#include "passes/fuse/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+#include <queue>
+
+using namespace mlir;
+
+namespace msamp::fuse {
+#define GEN_PASS_DEF_FORMCLUSTERS
+#include "passes/fuse/Passes.h.inc"
+namespace {
+
+class Clustering {
+public:
+  Clustering(func::FuncOp func, unsigned maxOps) : func(func), maxOps(maxOps) {}
+
+  LogicalResult run() {
+    int position = 0;
+    for (Operation &op : func.front()) positions[&op] = position++;
+    for (Operation &op : func.front()) {
+      if (!isCore(&op)) continue;
+      if (failed(place(&op))) return failure();
+    }
+    return emit();
+  }
+
+private:
+  struct Cluster {
+    SmallVector<Operation *> core; // in program order
+    int first = 0, last = 0;
+    bool alive = true;
+  };
+
+  // Core ops belong to one cluster. Free ops are cloned by the clusters that use them; they are core themselves only where something
+  // that is no cluster needs the values in memory.
+  bool isCore(Operation *op) {
+    auto it = coreCache.find(op);
+    if (it != coreCache.end()) return it->second;
+    bool core = isFusible(op);
+    if (core && isa<ConcatOp>(op))
+      // Parts that libraries write go straight into the concat's memory; only computed parts make it a kernel's output.
+      core = llvm::all_of(op->getOperandTypes(), [&](Type t) { return t == op->getOperandTypes().front(); }) &&
+             llvm::all_of(op->getOperands(), [&](Value v) { return v.getDefiningOp() && !isFree(v.getDefiningOp()) && isCore(v.getDefiningOp()); });
+    if (core && isFree(op)) {
+      core = false;
+      if (!isView(op))
+        for (Operation *user : op->getUsers()) core |= !isFusible(user) || (isView(user) && reachesMemory(user));
+      // Large constants and single values that a kernel would only copy stay where they are.
+      if (isa<arith::ConstantOp>(op)) core = false;
+    }
+    return coreCache[op] = core;
+  }
+
+  // Whether a chain of views ends in an op that is no cluster.
+  bool reachesMemory(Operation *view) {
+    return llvm::any_of(view->getUsers(), [&](Operation *user) { return !isFusible(user) || (isView(user) && reachesMemory(user)); });
+  }
+
+  // The core ops with the free ops before them, in program order.
+  SmallVector<Operation *> closure(ArrayRef<Operation *> core) {
+    llvm::SmallPtrSet<Operation *, 32> seen(core.begin(), core.end());
+    SmallVector<Operation *> all(core), work(core);
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      for (Value v : op->getOperands()) {
+        Operation *def = v.getDefiningOp();
+        if (!def || !isFree(def) || seen.contains(def)) continue;
+        seen.insert(def);
+        all.push_back(def);
+        work.push_back(def);
+      }
+    }
+    llvm::sort(all, [&](Operation *a, Operation *b) { return positions[a] < positions[b]; });
+    return all;
+  }
+
+  // Results of core ops that something outside reads, looking through the free ops that others would clone.
+  SmallVector<Value> outputs(ArrayRef<Operation *> core, ArrayRef<Operation *> all) {
+    llvm::SmallPtrSet<Operation *, 32> inside(core.begin(), core.end());
+    SmallVector<Value> result;
+    for (Operation *op : core)
+      for (Value v : op->getResults())
+        if (usedOutside(v, inside)) result.push_back(v);
+    return result;
+  }
+
+  bool usedOutside(Value v, const llvm::SmallPtrSetImpl<Operation *> &inside) {
+    return llvm::any_of(v.getUsers(), [&](Operation *user) {
+      if (inside.contains(user)) return false;
+      if (!isFree(user)) return true;
+      if (isCore(user)) return true;
+      if (isView(user) && reachesMemory(user)) return true;
+      return llvm::any_of(user->getResults(), [&](Value r) { return usedOutside(r, inside); });
+    });
+  }
+
+  // The op outside of `core` that defines an operand, through free ops.
+  void producers(ArrayRef<Operation *> core, llvm::SmallSetVector<Operation *, 16> &result, llvm::SmallSetVector<Value, 16> *inputs = nullptr) {
+    llvm::SmallPtrSet<Operation *, 32> inside(core.begin(), core.end());
+    llvm::SmallPtrSet<Operation *, 32> seen;
+    SmallVector<Operation *> work(core);
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      for (Value v : op->getOperands()) {
+        Operation *def = v.getDefiningOp();
+        if (!def) {
+          if (inputs) inputs->insert(v);
+          continue;
+        }
+        if (inside.contains(def)) continue;
+        // A free op that is core elsewhere is still cloned here.
+        if (isFree(def)) {
+          if (seen.insert(def).second) work.push_back(def);
+          continue;
+        }
+        if (inputs) inputs->insert(v);
+        result.insert(def);
+      }
+    }
+  }
+
+  // Whether some path from `core` leaves it and comes back.
+  bool makesCycle(ArrayRef<Operation *> core) {
+    llvm::SmallPtrSet<Operation *, 32> inside(core.begin(), core.end());
+    llvm::SmallPtrSet<Operation *, 32> seen;
+    llvm::SmallSetVector<Operation *, 16> start;
+    producers(core, start);
+    SmallVector<Operation *> work(start.begin(), start.end());
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      if (inside.contains(op)) return true;
+      if (!seen.insert(op).second) continue;
+      auto it = clusterOf.find(op);
+      ArrayRef<Operation *> group = op;
+      if (it != clusterOf.end()) group = clusters[it->second].core;
+      for (Operation *member : group) {
+        if (inside.contains(member)) return true;
+        seen.insert(member);
+        for (Value v : member->getOperands())
+          if (Operation *def = v.getDefiningOp()) work.push_back(def);
+      }
+    }
+    return false;
+  }
+  bool fits(ArrayRef<Operation *> core) {
+    if (core.size() > maxOps) return false;
+    SmallVector<Operation *> all = closure(core);
+    SmallVector<Value> out = outputs(core, all);
+    if (failed(ClusterDomain::analyze(all, out))) return false;
+    return !makesCycle(core);
+  }
+
+  LogicalResult place(Operation *op) {
+    SmallVector<Operation *> alone = {op};
+    std::string why;
+    SmallVector<Operation *> all = closure(alone);
+    if (failed(ClusterDomain::analyze(all, outputs(alone, all), &why)))
+      return op->emitOpError() << "no loop nest computes it: " << why;
+
+    // Candidates: clusters of the producers first, then clusters that read the same large tensors.
+    llvm::SmallSetVector<Operation *, 16> defs;
+    llvm::SmallSetVector<Value, 16> inputs;
+    producers(alone, defs, &inputs);
+    llvm::SmallSetVector<int, 8> candidates;
+    for (Operation *def : defs)
+      if (auto it = clusterOf.find(def); it != clusterOf.end()) candidates.insert(it->second);
+    for (Value v : inputs) {
+      if (cast<RankedTensorType>(v.getType()).getNumElements() < 1024) continue;
+      for (int reader : llvm::reverse(readers[v]))
+        if (clusters[reader].alive) candidates.insert(reader);
+    }
+    int home = -1;
+    for (int candidate : candidates) {
+      SmallVector<Operation *> merged(clusters[candidate].core);
+      if (home < 0) merged.push_back(op);
+      else llvm::append_range(merged, clusters[home].core);
+      llvm::sort(merged, [&](Operation *a, Operation *b) { return positions[a] < positions[b]; });
+      if (!fits(merged)) continue;
+      if (home < 0) {
+        home = candidate;
+        clusterOf[op] = home;
+      } else {
+        clusters[candidate].alive = false;
+        for (Operation *member : clusters[candidate].core) clusterOf[member] = home;
+        for (auto &[v, list] : readers)
+          for (int &reader : list)
+            if (reader == candidate) reader = home;
+      }
+      clusters[home].core = merged;
+      clusters[home].first = positions[merged.front()];
+      clusters[home].last = positions[merged.back()];
+    }
+    if (home < 0) {
+      home = clusters.size();
+      clusters.push_back({{op}, positions[op], positions[op], true});
+      clusterOf[op] = home;
+    }
+    for (Value v : inputs)
+      if (auto &list = readers[v]; !llvm::is_contained(list, home)) list.push_back(home);
+    return success();
+  }
+
+  // Writes the function anew: clusters and other ops in an order that respects uses, by first position.
+  LogicalResult emit() {
+    Block &block = func.front();
+    struct Node {
+      SmallVector<Operation *> core; // a cluster, or
+      Operation *op = nullptr;       // an op that is none
+      int key = 0, waiting = 0;
+      SmallVector<int> users = {};
+    };
+    SmallVector<Node> nodes;
+    DenseMap<Operation *, int> nodeOf;
+    DenseMap<int, int> nodeOfCluster;
+    for (Operation &op : block) {
+      if (auto it = clusterOf.find(&op); it != clusterOf.end()) {
+        auto [slot, isNew] = nodeOfCluster.try_emplace(it->second, nodes.size());
+        if (isNew) nodes.push_back({clusters[it->second].core, nullptr, positions[&op], 0, {}});
+        nodeOf[&op] = slot->second;
+        continue;
+      }
+      nodeOf[&op] = nodes.size();
+      nodes.push_back({{}, &op, positions[&op], 0, {}});
+    }
+    int previousEffect = -1;
+    for (int n = 0, e = nodes.size(); n < e; ++n) {
+      llvm::SmallSetVector<int, 16> before;
+      if (nodes[n].op) {
+        for (Value v : nodes[n].op->getOperands())
+          if (Operation *def = v.getDefiningOp()) before.insert(nodeOf[def]);
+        // Ops with effects and the return keep their order among themselves.
+        if (!isMemoryEffectFree(nodes[n].op)) {
+          if (previousEffect >= 0) before.insert(previousEffect);
+          previousEffect = n;
+        }
+      } else {
+        llvm::SmallSetVector<Operation *, 16> defs;
+        producers(nodes[n].core, defs);
+        for (Operation *def : defs) before.insert(nodeOf[def]);
+        // Free ops of the closure are cloned, but their own sources that are symbols or arguments come as operands.
+        for (Operation *op : closure(nodes[n].core))
+          for (Value v : op->getOperands())
+            if (Operation *def = v.getDefiningOp(); def && !isFree(def) && nodeOf[def] != n) before.insert(nodeOf[def]);
+      }
+      before.remove(n);
+      nodes[n].waiting = before.size();
+      for (int b : before) nodes[b].users.push_back(n);
+    }
+    using Entry = std::pair<int, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
+    for (int n = 0, e = nodes.size(); n < e; ++n)
+      if (nodes[n].waiting == 0) ready.push({nodes[n].key, n});
+    OpBuilder b(func.getContext());
+    Operation *terminator = block.getTerminator();
+    SmallVector<Operation *> dead;
+    unsigned count = 0;
+    while (!ready.empty()) {
+      int n = ready.top().second;
+      ready.pop();
+      ++count;
+      if (nodes[n].op) {
+        if (nodes[n].op != terminator) nodes[n].op->moveBefore(terminator);
+      } else {
+        b.setInsertionPoint(terminator);
+        emitCluster(b, nodes[n].core);
+        llvm::append_range(dead, nodes[n].core);
+      }
+      for (int user : nodes[n].users)
+        if (--nodes[user].waiting == 0) ready.push({nodes[user].key, user});
+    }
+    if (count != nodes.size()) return func.emitError("clusters depend on each other in a cycle");
+    // The members go, and then what was cloned everywhere and has no use left.
+    llvm::SmallPtrSet<Operation *, 32> members(dead.begin(), dead.end());
+    for (Operation *op : dead) op->dropAllReferences();
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (!members.contains(&op) && op.use_empty() && isMemoryEffectFree(&op) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+    for (Operation *op : dead) {
+      if (!op->use_empty()) return op->emitOpError("of a cluster is still used outside of it");
+      op->erase();
+    }
+    return success();
+  }
+
+  void emitCluster(OpBuilder &b, ArrayRef<Operation *> core) {
+    SmallVector<Operation *> all = closure(core);
+    SmallVector<Value> out = outputs(core, all);
+    llvm::SmallPtrSet<Operation *, 32> inside(all.begin(), all.end());
+    llvm::SmallSetVector<Value, 16> inputs;
+    for (Operation *op : all)
+      for (Value v : op->getOperands())
+        if (Operation *def = v.getDefiningOp(); !def || !inside.contains(def)) inputs.insert(v);
+    SmallVector<Location> locs;
+    for (Operation *op : core) locs.push_back(op->getLoc());
+    Location loc = b.getFusedLoc(locs);
+    auto cluster = ClusterOp::create(b, loc, TypeRange(ValueRange(out)), inputs.getArrayRef());
+    Block &body = cluster.getBody().emplaceBlock();
+    IRMapping map;
+    for (Value v : inputs) map.map(v, body.addArgument(v.getType(), loc));
+    OpBuilder inner = OpBuilder::atBlockEnd(&body);
+    for (Operation *op : all) inner.clone(*op, map);
+    SmallVector<Value> yielded;
+    for (Value v : out) yielded.push_back(map.lookup(v));
+    YieldOp::create(inner, loc, yielded);
+    // Later nodes read the results; members of this cluster are erased at the end.
+    for (auto [v, r] : llvm::zip(out, cluster.getResults())) v.replaceUsesWithIf(r, [&](OpOperand &use) {
+      return !llvm::is_contained(core, use.getOwner());
+    });
+  }
+
+  func::FuncOp func;
+  unsigned maxOps;
+  DenseMap<Operation *, int> positions, clusterOf;
+  DenseMap<Operation *, bool> coreCache;
+  llvm::MapVector<Value, SmallVector<int>> readers;
+  std::vector<Cluster> clusters;
+};
+
+struct FormClusters : impl::FormClustersBase<FormClusters> {
+  using Base::Base;
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(Clustering(func, maxOps).run())) return signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace msamp::fuse

@@ -1,0 +1,327 @@
+// Generated kernels against the interpreter: a function is fused into clusters, compiled and run, and compared element by element.
+#include "codegen/cpu/CpuKernels.h"
+#include "passes/Pipeline.h"
+#include "passes/fuse/Passes.h"
+#include "tests/unit/codegen/Interpreter.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <dlfcn.h>
+#include <random>
+#include <unistd.h>
+
+using namespace mlir;
+
+namespace msamp::test {
+namespace {
+
+int64_t bytesOf(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
+
+// A value of a storage type from and to memory.
+void put(char *at, Type element, double v) {
+  float f = static_cast<float>(v);
+  if (element.isF32()) std::memcpy(at, &f, 4);
+  else if (element.isBF16()) std::memcpy(at, reinterpret_cast<char *>(&f) + 2, 2);
+  else if (element.isInteger(64)) { int64_t i = static_cast<int64_t>(v); std::memcpy(at, &i, 8); }
+  else FAIL() << "no way to write this type";
+}
+double take(const char *at, Type element) {
+  float f = 0;
+  if (element.isF32()) { std::memcpy(&f, at, 4); return f; }
+  if (element.isBF16()) { std::memcpy(reinterpret_cast<char *>(&f) + 2, at, 2); return f; }
+  if (element.isInteger(64)) { int64_t i; std::memcpy(&i, at, 8); return static_cast<double>(i); }
+  unsigned char c = *at;
+  bool e4m3 = isa<Float8E4M3FNType>(element);
+  int exponentBits = e4m3 ? 4 : 5, mantissaBits = 7 - exponentBits, bias = e4m3 ? 7 : 15;
+  int exponent = (c & 0x7F) >> mantissaBits, mantissa = c & ((1 << mantissaBits) - 1);
+  double value = exponent ? std::ldexp(1 + std::ldexp(mantissa, -mantissaBits), exponent - bias)
+                          : std::ldexp(mantissa, 1 - bias - mantissaBits);
+  if ((c & 0x7F) == 0x7F) value = NAN;
+  return c & 0x80 ? -value : value;
+}
+
+struct Outcome {
+  unsigned clusters = 0;
+  std::vector<Tensor> expected, actual;
+  std::vector<Type> types;
+};
+
+class Kernels : public ::testing::Test {
+protected:
+  Kernels() {
+    DialectRegistry registry;
+    registry.insert<MsampDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  // Fuses, compiles and runs the only function of `source` on random input.
+  Outcome run(const char *source, double spread = 1.0) {
+    Outcome result;
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(source, &context);
+    EXPECT_TRUE(module);
+    if (!module) return result;
+    PassManager expand(&context), form(&context);
+    expand.addPass(fuse::createExpandNamedOps());
+    EXPECT_TRUE(succeeded(expand.run(*module)));
+    auto func = *module->getOps<func::FuncOp>().begin();
+    std::mt19937 random(7);
+    std::normal_distribution<double> normal(0, spread);
+    std::vector<Tensor> arguments;
+    std::map<void *, std::vector<char>> memory;
+    auto make = [&](Value v) -> std::vector<char> & {
+      auto type = cast<RankedTensorType>(v.getType());
+      auto &bytes = memory[v.getAsOpaquePointer()];
+      bytes.resize(type.getNumElements() * bytesOf(type.getElementType()));
+      return bytes;
+    };
+    for (Value arg : func.getArguments()) {
+      auto type = cast<RankedTensorType>(arg.getType());
+      Tensor t{std::vector<int64_t>(type.getShape()), std::vector<double>(type.getNumElements())};
+      auto &bytes = make(arg);
+      int64_t size = bytesOf(type.getElementType());
+      for (int64_t i = 0; i < t.size(); ++i) {
+        double v = type.getElementType().isInteger(64) ? static_cast<double>(random() % 24) - (random() % 5 == 0 ? 124 : 0) : normal(random);
+        put(bytes.data() + i * size, type.getElementType(), v);
+        t.data[i] = take(bytes.data() + i * size, type.getElementType());
+      }
+      arguments.push_back(std::move(t));
+    }
+    result.expected = interpret(func, arguments);
+
+    form.addPass(fuse::createFormClusters());
+    EXPECT_TRUE(succeeded(form.run(*module)));
+    codegen::CpuKernels kernels(&context);
+    std::vector<std::pair<ClusterOp, std::string>> clusters;
+    for (auto cluster : func.getOps<ClusterOp>()) {
+      std::string symbol = "k" + std::to_string(clusters.size());
+      EXPECT_TRUE(succeeded(kernels.addCluster(cluster, symbol)));
+      clusters.push_back({cluster, symbol});
+    }
+    result.clusters = clusters.size();
+    std::string path = ::testing::TempDir() + "/msamp-kernels-" + std::to_string(getpid()) + "-" + std::to_string(++libraries) + ".so";
+    EXPECT_TRUE(succeeded(kernels.writeLibrary(path)));
+    void *library = dlopen(path.c_str(), RTLD_NOW);
+    EXPECT_TRUE(library) << dlerror();
+    unlink(path.c_str());
+    if (!library) return result;
+    auto find = [&](Value v) { // views of row-major memory
+      while (auto reshape = v.getDefiningOp<ReshapeOp>()) v = reshape.getInput();
+      return memory.at(v.getAsOpaquePointer()).data();
+    };
+    for (auto &[cluster, symbol] : clusters) {
+      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+      std::vector<void *> args;
+      for (Value v : cluster.getInputs()) args.push_back(find(v));
+      for (Value v : cluster.getResults()) args.push_back(make(v).data());
+      std::vector<char> workspace(shape.workspaceBytes);
+      if (shape.workspaceBytes) args.push_back(workspace.data());
+      auto f = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(library, symbol.c_str()));
+      EXPECT_TRUE(f);
+      if (!f) return result;
+      f(args.data(), shape.chunks / 2, shape.chunks); // chunks in any order
+      f(args.data(), 0, shape.chunks / 2);
+      if (shape.finish) reinterpret_cast<void (*)(void *const *)>(dlsym(library, (symbol + "_finish").c_str()))(args.data());
+    }
+    for (Value v : func.front().getTerminator()->getOperands()) {
+      auto type = cast<RankedTensorType>(v.getType());
+      const char *bytes = find(v);
+      Tensor t{std::vector<int64_t>(type.getShape()), std::vector<double>(type.getNumElements())};
+      for (int64_t i = 0; i < t.size(); ++i) t.data[i] = take(bytes + i * bytesOf(type.getElementType()), type.getElementType());
+      result.actual.push_back(std::move(t));
+      result.types.push_back(type.getElementType());
+    }
+    dlclose(library);
+    return result;
+  }
+
+  // Norm of the difference over the norm of what is expected, for each result.
+  void expectClose(const Outcome &r, double tolerance) {
+    ASSERT_EQ(r.expected.size(), r.actual.size());
+    for (size_t k = 0; k < r.expected.size(); ++k) {
+      double difference = 0, norm = 0;
+      for (int64_t i = 0; i < r.expected[k].size(); ++i) {
+        double a = r.actual[k].data[i], e = r.expected[k].data[i];
+        ASSERT_TRUE(std::isfinite(a)) << "result " << k << " element " << i;
+        difference += (a - e) * (a - e), norm += e * e;
+      }
+      EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm) + 1e-30) << "result " << k;
+    }
+  }
+  void expectEqual(const Outcome &r) {
+    for (size_t k = 0; k < r.expected.size(); ++k)
+      for (int64_t i = 0; i < r.expected[k].size(); ++i) ASSERT_EQ(r.actual[k].data[i], r.expected[k].data[i]) << "result " << k << " element " << i;
+  }
+
+  MLIRContext context;
+  static int libraries;
+};
+int Kernels::libraries = 0;
+
+TEST_F(Kernels, PointwiseOnOddSizes) {
+  Outcome r = run(R"(func.func @f(%x: tensor<3x7x11xf32>, %y: tensor<3x7x11xf32>) -> tensor<3x7x11xf32> {
+    %0 = arith.mulf %x, %y : tensor<3x7x11xf32>
+    %1 = arith.addf %0, %x : tensor<3x7x11xf32>
+    return %1 : tensor<3x7x11xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-6);
+}
+
+TEST_F(Kernels, BiasGeluQuantiseAmaxInOnePass) {
+  for (const char *form : {"{tanh}", ""}) {
+    std::string source = R"(func.func @f(%x: tensor<37x50xbf16>, %bias: tensor<50xbf16>, %s: tensor<f32>) -> (tensor<37x50xf8E4M3FN>, tensor<f32>) {
+      %xf = arith.extf %x : tensor<37x50xbf16> to tensor<37x50xf32>
+      %bf = arith.extf %bias : tensor<50xbf16> to tensor<50xf32>
+      %bb = msamp.broadcast %bf dims = [1] : tensor<50xf32> -> tensor<37x50xf32>
+      %h = arith.addf %xf, %bb : tensor<37x50xf32>
+      %g = msamp.gelu %h )" + std::string(form) + R"( : tensor<37x50xf32> -> tensor<37x50xf32>
+      %q = msamp.quantize %g, %s : tensor<37x50xf32>, tensor<f32> -> tensor<37x50xf8E4M3FN>
+      %a = math.absf %g : tensor<37x50xf32>
+      %m = msamp.reduce max %a dims = [0, 1] : tensor<37x50xf32> -> tensor<f32>
+      return %q, %m : tensor<37x50xf8E4M3FN>, tensor<f32> })";
+    Outcome r = run(source.c_str());
+    EXPECT_EQ(r.clusters, 1u);
+    expectClose(r, 1e-3); // a code next to a tie may differ
+    EXPECT_NEAR(r.actual[1].data[0], r.expected[1].data[0], 1e-5);
+  }
+}
+
+TEST_F(Kernels, LayerNormWithStatistics) {
+  for (const char *width : {"5", "16", "128", "131"}) {
+    std::string d = width, source = "func.func @f(%x: tensor<2x9x" + d + "xf32>, %g: tensor<" + d + "xf32>, %b: tensor<" + d + "xf32>) -> (tensor<2x9x" + d +
+        "xf32>, tensor<2x9xf32>, tensor<2x9xf32>) {\n %y, %m, %r = msamp.layer_norm %x scale %g : tensor<" + d + "xf32> shift %b : tensor<" + d +
+        "xf32> {eps = 1.0e-5} : tensor<2x9x" + d + "xf32> -> tensor<2x9x" + d + "xf32>, tensor<2x9xf32>, tensor<2x9xf32>\n return %y, %m, %r : tensor<2x9x" + d +
+        "xf32>, tensor<2x9xf32>, tensor<2x9xf32> }";
+    Outcome r = run(source.c_str());
+    EXPECT_EQ(r.clusters, 1u);
+    expectClose(r, 1e-5);
+  }
+}
+
+TEST_F(Kernels, SoftmaxKeepsExponentialsInScratch) {
+  Outcome r = run(R"(func.func @f(%x: tensor<4x3x45xf32>) -> tensor<4x3x45xf32> {
+    %y = msamp.softmax %x : tensor<4x3x45xf32> -> tensor<4x3x45xf32>
+    return %y : tensor<4x3x45xf32> })", 5);
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
+TEST_F(Kernels, CrossEntropyIgnoresLabels) {
+  Outcome r = run(R"(func.func @f(%x: tensor<33x24xf32>, %l: tensor<33xi64>) -> (tensor<f32>, tensor<33xf32>, tensor<f32>) {
+    %loss, %lse, %valid = msamp.cross_entropy %x, %l {ignore_index = -100 : i64} : tensor<33x24xf32>, tensor<33xi64> -> tensor<f32>, tensor<33xf32>, tensor<f32>
+    return %loss, %lse, %valid : tensor<f32>, tensor<33xf32>, tensor<f32> })", 3);
+  expectClose(r, 1e-5);
+}
+
+TEST_F(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
+  Outcome r = run(R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {
+    %x = arith.extf %dy : tensor<70x48xbf16> to tensor<70x48xf32>
+    %sum = msamp.reduce sum %x dims = [0] : tensor<70x48xf32> -> tensor<48xf32>
+    %q = msamp.quantize %x, %s : tensor<70x48xf32>, tensor<f32> -> tensor<70x48xf8E5M2>
+    %a = math.absf %x : tensor<70x48xf32>
+    %m = msamp.reduce max %a dims = [0, 1] : tensor<70x48xf32> -> tensor<f32>
+    return %sum, %q, %m : tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
+TEST_F(Kernels, RowScalesAndQuantiseInOnePass) {
+  Outcome r = run(R"(func.func @f(%x: tensor<19x40xf32>) -> (tensor<19x40xf8E4M3FN>, tensor<19xf32>) {
+    %a = math.absf %x : tensor<19x40xf32>
+    %m = msamp.reduce max %a dims = [1] : tensor<19x40xf32> -> tensor<19xf32>
+    %s = msamp.scale_of %m f8E4M3FN : tensor<19xf32> -> tensor<19xf32>
+    %q = msamp.quantize %x, %s : tensor<19x40xf32>, tensor<19xf32> -> tensor<19x40xf8E4M3FN>
+    return %q, %s : tensor<19x40xf8E4M3FN>, tensor<19xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectEqual(r);
+}
+
+TEST_F(Kernels, ScaleOfEveryBinade) {
+  for (const char *format : {"f8E4M3FN", "f8E5M2", "f16"}) {
+    std::string source = "func.func @f(%x: tensor<512xf32>) -> tensor<512xf32> {\n %a = math.absf %x : tensor<512xf32>\n %e = math.exp %a : tensor<512xf32>\n %s = msamp.scale_of %e " +
+                         std::string(format) + " : tensor<512xf32> -> tensor<512xf32>\n return %s : tensor<512xf32> }";
+    expectEqual(run(source.c_str(), 20));
+  }
+}
+
+TEST_F(Kernels, RotaryOfAViewOfQkv) {
+  Outcome r = run(R"(func.func @f(%qkv: tensor<10x96xbf16>, %cos: tensor<5x16xf32>, %sin: tensor<5x16xf32>) -> tensor<2x5x2x16xbf16> {
+    %r = msamp.reshape %qkv : tensor<10x96xbf16> -> tensor<2x5x3x2x16xbf16>
+    %s = msamp.slice %r starts = [0, 0, 1, 0, 0] strides = [1, 1, 1, 1, 1] : tensor<2x5x3x2x16xbf16> -> tensor<2x5x1x2x16xbf16>
+    %k = msamp.reshape %s : tensor<2x5x1x2x16xbf16> -> tensor<2x5x2x16xbf16>
+    %x = arith.extf %k : tensor<2x5x2x16xbf16> to tensor<2x5x2x16xf32>
+    %c = msamp.broadcast %cos dims = [1, 3] : tensor<5x16xf32> -> tensor<2x5x2x16xf32>
+    %n = msamp.broadcast %sin dims = [1, 3] : tensor<5x16xf32> -> tensor<2x5x2x16xf32>
+    %y = msamp.rotary %x, %c, %n : tensor<2x5x2x16xf32>, tensor<2x5x2x16xf32>, tensor<2x5x2x16xf32> -> tensor<2x5x2x16xf32>
+    %t = arith.truncf %y : tensor<2x5x2x16xf32> to tensor<2x5x2x16xbf16>
+    return %t : tensor<2x5x2x16xbf16> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 4e-3);
+}
+
+TEST_F(Kernels, SumOverBatchAndOverInnerAndOuter) {
+  Outcome r = run(R"(func.func @f(%x: tensor<6x5x18xf32>) -> (tensor<5x18xf32>, tensor<5xf32>) {
+    %n = arith.negf %x : tensor<6x5x18xf32>
+    %a = msamp.reduce sum %n dims = [0] : tensor<6x5x18xf32> -> tensor<5x18xf32>
+    %b = msamp.reduce sum %x dims = [0, 2] : tensor<6x5x18xf32> -> tensor<5xf32>
+    return %a, %b : tensor<5x18xf32>, tensor<5xf32> })");
+  expectClose(r, 1e-5);
+}
+
+TEST_F(Kernels, SumOverAMiddleDimension) {
+  Outcome r = run(R"(func.func @f(%x: tensor<4x6x3x20xf32>) -> tensor<4x3x20xf32> {
+    %e = math.exp %x : tensor<4x6x3x20xf32>
+    %a = msamp.reduce sum %e dims = [1] : tensor<4x6x3x20xf32> -> tensor<4x3x20xf32>
+    return %a : tensor<4x3x20xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
+TEST_F(Kernels, TransposedReadsAndBroadcastAlongRows) {
+  Outcome r = run(R"(func.func @f(%x: tensor<6x10xf32>, %y: tensor<10x6xf32>, %v: tensor<10xf32>) -> tensor<10x6xf32> {
+    %t = msamp.transpose %x perm = [1, 0] : tensor<6x10xf32> -> tensor<10x6xf32>
+    %b = msamp.broadcast %v dims = [0] : tensor<10xf32> -> tensor<10x6xf32>
+    %0 = arith.mulf %t, %y : tensor<10x6xf32>
+    %1 = arith.addf %0, %b : tensor<10x6xf32>
+    return %1 : tensor<10x6xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-6);
+}
+
+TEST_F(Kernels, NormBackwardInOneKernel) {
+  // dx of a layer norm, its scale's gradient and its shift's, from dy, x and the statistics.
+  Outcome r = run(R"(func.func @f(%dy: tensor<40x64xf32>, %x: tensor<40x64xf32>, %g: tensor<64xf32>, %mean: tensor<40xf32>, %rstd: tensor<40xf32>)
+      -> (tensor<40x64xf32>, tensor<64xf32>, tensor<64xf32>) {
+    %mb = msamp.broadcast %mean dims = [0] : tensor<40xf32> -> tensor<40x64xf32>
+    %rb = msamp.broadcast %rstd dims = [0] : tensor<40xf32> -> tensor<40x64xf32>
+    %gb = msamp.broadcast %g dims = [1] : tensor<64xf32> -> tensor<40x64xf32>
+    %c = arith.subf %x, %mb : tensor<40x64xf32>
+    %xh = arith.mulf %c, %rb : tensor<40x64xf32>
+    %p = arith.mulf %dy, %xh : tensor<40x64xf32>
+    %dg = msamp.reduce sum %p dims = [0] : tensor<40x64xf32> -> tensor<64xf32>
+    %db = msamp.reduce sum %dy dims = [0] : tensor<40x64xf32> -> tensor<64xf32>
+    %dxh = arith.mulf %dy, %gb : tensor<40x64xf32>
+    %q = arith.mulf %dxh, %xh : tensor<40x64xf32>
+    %s1 = msamp.reduce sum %dxh dims = [1] : tensor<40x64xf32> -> tensor<40xf32>
+    %s2 = msamp.reduce sum %q dims = [1] : tensor<40x64xf32> -> tensor<40xf32>
+    %k = arith.constant dense<1.5625e-2> : tensor<40xf32>
+    %m1 = arith.mulf %s1, %k : tensor<40xf32>
+    %m2 = arith.mulf %s2, %k : tensor<40xf32>
+    %b1 = msamp.broadcast %m1 dims = [0] : tensor<40xf32> -> tensor<40x64xf32>
+    %b2 = msamp.broadcast %m2 dims = [0] : tensor<40xf32> -> tensor<40x64xf32>
+    %u = arith.mulf %xh, %b2 : tensor<40x64xf32>
+    %d1 = arith.subf %dxh, %b1 : tensor<40x64xf32>
+    %d2 = arith.subf %d1, %u : tensor<40x64xf32>
+    %dx = arith.mulf %d2, %rb : tensor<40x64xf32>
+    return %dx, %dg, %db : tensor<40x64xf32>, tensor<64xf32>, tensor<64xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
+} // namespace
+} // namespace msamp::test
