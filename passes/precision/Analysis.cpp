@@ -29,8 +29,8 @@ func::FuncOp findStep(ModuleOp module) {
   return step;
 }
 
-bool isBackward(Operation *op) { return originOf(op->getLoc()) == "autodiff"; }
-bool isRebuilt(Operation *op) { return originOf(op->getLoc()) == "recompute"; }
+bool isRebuilt(Operation *op) { return op->hasAttr("msamp.rebuilt") || originOf(op->getLoc()) == "recompute"; }
+bool isBackward(Operation *op) { return !isRebuilt(op) && originOf(op->getLoc()) == "autodiff"; }
 
 llvm::MapVector<unsigned, ParameterOp> gradientResults(func::FuncOp step) {
   llvm::MapVector<unsigned, ParameterOp> grads;

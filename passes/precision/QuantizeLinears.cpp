@@ -25,6 +25,16 @@ struct LinearGemm {
   bool transposeA = false, transposeB = false;     // with transposes of the weight folded in
 };
 
+// Attributes apart from the mark of a copy.
+bool sameAttributes(Operation *p, Operation *q) {
+  auto without = [](Operation *op) {
+    NamedAttrList attrs(op->getAttrDictionary());
+    attrs.erase("msamp.rebuilt");
+    return attrs.getDictionary(op->getContext());
+  };
+  return without(p) == without(q);
+}
+
 // Whether two values are computed alike: same ops, attributes and leaves. Recompute's copies of a value are.
 bool sameComputation(Value a, Value b, int depth = 64) {
   if (a == b) return true;
@@ -32,7 +42,7 @@ bool sameComputation(Value a, Value b, int depth = 64) {
   if (!p || !q || depth == 0) return false;
   if (p->getName() != q->getName() || p->getNumOperands() != q->getNumOperands() || a.getType() != b.getType() ||
       cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber() ||
-      p->getAttrDictionary() != q->getAttrDictionary() || !isMemoryEffectFree(p))
+      !sameAttributes(p, q) || !isMemoryEffectFree(p))
     return false;
   for (auto [x, y] : llvm::zip(p->getOperands(), q->getOperands()))
     if (!sameComputation(x, y, depth - 1)) return false;
@@ -118,12 +128,13 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     auto wide = withElement(type, builder.getF32Type());
     Value widened = arith::ExtFOp::create(builder, loc, wide, stored);
     Value everywhere = BroadcastOp::create(builder, loc, wide, scale, ArrayRef<int64_t>{});
-    Value value = arith::DivFOp::create(builder, loc, widened, everywhere);
+    auto value = arith::DivFOp::create(builder, loc, widened, everywhere);
     Value amax = GetAmaxOp::create(builder, loc, scalar, param.getSymName());
     Value scale8 = ScaleOfOp::create(builder, loc, scalar, amax, e4m3, 0);
     auto quantize = QuantizeOp::create(builder, loc, withElement(type, e4m3), value, scale8);
-    // Marked so that no clean-up merges it with the forward's and keeps a copy of all weights alive.
-    if (rebuilt) quantize->setAttr("msamp.rebuilt", builder.getUnitAttr());
+    // Marked as recompute marks its copies, so that CSE does not merge it with the forward's and keep all weights twice.
+    if (rebuilt)
+      for (Operation *op : {value.getOperation(), quantize.getOperation()}) op->setAttr("msamp.rebuilt", builder.getUnitAttr());
     return known = {quantize.getResult(), scale8};
   }
 

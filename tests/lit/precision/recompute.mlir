@@ -21,7 +21,7 @@ module {
     %y = msamp.matmul %g, %w : tensor<16x32xf32>, tensor<32x32xf32> -> tensor<16x32xf32>
     %n, %r = msamp.rms_norm %y {eps = 1.0e-5 : f64} : tensor<16x32xf32> -> tensor<16x32xf32>, tensor<16xf32>
     %loss = msamp.reduce sum %n dims = [0, 1] : tensor<16x32xf32> -> tensor<f32>
-    %g1 = msamp.gelu %x : tensor<16x32xf32> -> tensor<16x32xf32> loc(#rebuilt)
+    %g1 = msamp.gelu %x {msamp.rebuilt} : tensor<16x32xf32> -> tensor<16x32xf32> loc(#rebuilt)
     %dw = msamp.matmul %g1, %n {transpose_a} : tensor<16x32xf32>, tensor<16x32xf32> -> tensor<32x32xf32> loc(#bwd)
     return %loss, %dw : tensor<f32>, tensor<32x32xf32>
   }
