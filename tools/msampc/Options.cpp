@@ -96,14 +96,14 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--target", p.target, "device to compile for: cpu")->check(CLI::IsMember({"cpu"}))->type_name("TARGET");
   app.add_option("--loss", p.loss, "cross-entropy, mse, bce (of the first output), or output:NAME")->type_name("LOSS");
   app.add_option("--labels", p.labels, "name of the extra input with the targets")->type_name("NAME");
-  app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")->type_name("NAME=SIZE");
+  app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")->allow_extra_args(false)->type_name("NAME=SIZE");
   app.add_option("--recipe", p.recipe, "FP8 scaling: delayed, current or rowwise")
       ->check(CLI::IsMember({"delayed", "current", "rowwise"}))->type_name("RECIPE");
   app.add_option("--optimizer", p.optimizer, "adamw, adam or sgd")
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))->type_name("NAME");
   app.add_option("--init", init, "initial weights: from-model, or normal:S for N(0, S)")->type_name("INIT");
-  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches")->type_name("REGEX");
-  app.add_option("--train", o.import.train, "train initializers whose ONNX name matches")->type_name("REGEX");
+  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches")->allow_extra_args(false)->type_name("REGEX");
+  app.add_option("--train", o.import.train, "train initializers whose ONNX name matches")->allow_extra_args(false)->type_name("REGEX");
   app.add_option("--accumulate", p.accumulate, "micro-batches of a rank in one step")
       ->check(CLI::Range(1, 1 << 20))->type_name("N");
   app.add_option("--recompute", p.recompute, "activations rebuilt in the backward: none, selective or full")
