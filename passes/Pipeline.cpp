@@ -2,6 +2,7 @@
 #include "passes/Pipeline.h"
 
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/loss/Passes.h"
@@ -70,7 +71,51 @@ void buildPhase(OpPassManager &pm, StringRef phase, const PipelineOptions &optio
   pm.addPass(verify::createVerifyPhase(check));
 }
 
+namespace {
+
+// The options of a phase on the command line of msamp-opt.
+struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
+  PipelineOptions defaults;
+  Option<std::string> level{*this, "level", llvm::cl::init(defaults.level)};
+  Option<std::string> recipe{*this, "recipe", llvm::cl::init(defaults.recipe)};
+  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init(defaults.optimizer)};
+  Option<std::string> loss{*this, "loss", llvm::cl::init(defaults.loss)};
+  Option<std::string> labels{*this, "labels", llvm::cl::init(defaults.labels)};
+  Option<std::string> recompute{*this, "recompute", llvm::cl::init(defaults.recompute)};
+  Option<int64_t> zero{*this, "zero", llvm::cl::init(defaults.zero)};
+  Option<int64_t> accumulate{*this, "accumulate", llvm::cl::init(defaults.accumulate)};
+  Option<int64_t> bucketMiB{*this, "bucket-mib", llvm::cl::init(defaults.bucketMiB)};
+  Option<std::string> target{*this, "target", llvm::cl::init(defaults.target)};
+
+  PipelineOptions read() const {
+    PipelineOptions options;
+    options.level = level;
+    options.recipe = recipe;
+    options.optimizer = optimizer;
+    options.loss = loss;
+    options.labels = labels;
+    options.recompute = recompute;
+    options.zero = zero;
+    options.accumulate = accumulate;
+    options.bucketMiB = bucketMiB;
+    options.target = target;
+    return options;
+  }
+};
+
+// Each phase as one pipeline, `msamp-phase-NAME`.
+void registerPhases() {
+  for (StringRef phase : phaseNames().drop_front().drop_back()) {
+    std::string name = ("msamp-phase-" + phase).str(), what = ("all passes of the phase " + phase).str();
+    PassPipelineRegistration<PhaseOptions>(
+        name, what, [phase](OpPassManager &pm, const PhaseOptions &options) { buildPhase(pm, phase, options.read()); });
+  }
+}
+
+} // namespace
+
 void registerAllPasses() {
+  registerPhases();
   registerTransformsPasses();
   raise::registerraisePasses();
   loss::registerlossPasses();

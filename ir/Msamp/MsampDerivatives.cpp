@@ -278,7 +278,7 @@ void CrossEntropyOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayR
   Expr hit = classes.compare(arith::CmpIPredicate::eq, labels.perRow(shape));
   Expr one = p.like(1.0), zero = p.like(0.0);
   Expr onehot = hit.choose(one, zero);
-  Expr ignored = labels.like(getIgnoreIndex());
+  Expr ignored = labels.like(double(int64_t(getIgnoreIndex())));
   Expr counts = labels.compare(arith::CmpIPredicate::ne, ignored);
   Expr share = (r.dy() / r.expr(getValid())).scalarTo({shape[0]});
   Expr weight = counts.choose(share, share.like(0.0)).perRow(shape);

@@ -16,6 +16,21 @@ namespace {
 
 Expr at(PatternRewriter &rewriter, Operation *op, Value v) { return {rewriter, op->getLoc(), v}; }
 
+// A transpose that moves only dimensions of size 1 is a reshape.
+struct UnitTranspose : OpRewritePattern<TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
+    int64_t previous = -1;
+    for (int64_t p : op.getPerm()) {
+      if (tensorTypeOf(op.getInput()).getDimSize(p) == 1) continue;
+      if (p < previous) return failure();
+      previous = p;
+    }
+    rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), op.getInput());
+    return success();
+  }
+};
+
 struct SliceOfTranspose : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
@@ -309,7 +324,7 @@ struct SimplifyLayout : impl::SimplifyLayoutBase<SimplifyLayout> {
 } // namespace
 
 void addLayoutPatterns(RewritePatternSet &patterns) {
-  patterns.add<SliceOfTranspose, SliceOfReshape, UnitReshapeOfTranspose, SplitOfTransposeOfMerge,
+  patterns.add<UnitTranspose, SliceOfTranspose, SliceOfReshape, UnitReshapeOfTranspose, SplitOfTransposeOfMerge,
                TransposeOfMergedBroadcast, TransposeOfBroadcast, ReshapeOfBroadcast, SinkTranspose, ConcatOfTransposes,
                MatMulOfTranspose>(patterns.getContext());
 }
