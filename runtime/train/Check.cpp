@@ -80,7 +80,7 @@ static void calibrate(Executor &executor, const std::shared_ptr<SafetensorsReade
     moved = executor.calibrateOnly();
     ++steps;
   }
-  fmt::print("calibrated {} FP8 scales in {} steps without update{}\n", plan.sites_size(), steps,
+  fmt::print("calibrated {} FP8 scales in {} step{} without update{}\n", plan.sites_size(), steps, steps == 1 ? "" : "s",
              moved ? "; they have not settled" : "");
 }
 
@@ -168,12 +168,12 @@ bool check(Executor &executor, const CheckOptions &options) {
     failData("{}: has neither out.* nor grad.* to compare with", options.reference);
 
   // Worst first: by how much of its bound an error takes up; what is not a number above all.
-  std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
-    auto key = [](const Row &row) {
-      double share = row.error / row.bound;
-      return std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
-    };
-    return key(a) > key(b);
+  auto share = [](const Row &row) {
+    double value = row.error / row.bound;
+    return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+  };
+  std::sort(rows.begin(), rows.end(), [&](const Row &a, const Row &b) {
+    return share(a) != share(b) ? share(a) > share(b) : a.name < b.name;
   });
   size_t width = 4;
   for (const Row &row : rows)

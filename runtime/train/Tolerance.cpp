@@ -3,6 +3,7 @@
 
 #include "runtime/core/Error.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace msamp::train {
@@ -33,8 +34,7 @@ static Roundings countRoundings(const plan::Plan &plan, const std::string &progr
 
 Tolerances tolerancesOf(const plan::Plan &plan) {
   if (plan.level() == "fp32")
-    return {1e-5, 1e-4, 1e-4, "FP32 throughout: 1e-5 for the loss, 1e-4 for outputs and gradients"};
-  constexpr double margin = 2;
+    return {1e-5, 1e-4, 1e-4, "fp32"};
   constexpr double bf16 = 0x1p-8 * 0x1p-8 / 6, e4m3 = 0x1p-4 * 0x1p-4 / 6, e5m2 = 0x1p-3 * 0x1p-3 / 6; // mean squares
   Roundings forward = countRoundings(plan, "eval");
   // Forward: both operands of an FP8 GEMM are E4M3. Backward, on the way to the first layer: as many GEMMs again, of an
@@ -42,15 +42,15 @@ Tolerances tolerancesOf(const plan::Plan &plan) {
   double there = forward.bf16 * bf16 + forward.fp8 * 2 * e4m3;
   double back = forward.bf16 * bf16 + forward.fp8 * (e4m3 + e5m2) + (forward.fp8 > 0 ? 2 * e4m3 + e5m2 : bf16);
   Tolerances result;
-  result.outputs = margin * std::sqrt(there);
-  result.gradients = margin * std::sqrt(there + back);
-  // The loss averages over positions and moves by the outputs' error to first order only where it points along the
-  // gradient: a quarter of the outputs' bound is kept.
-  result.loss = result.outputs / 4;
-  result.reason = fmt::format(
-      "{}: {} roundings to 16 bits (u = 2^-8) and {} GEMMs of FP8 operands (u = 2^-4, gradients 2^-3) forward, as many "
-      "back; each adds u^2/6, margin {}",
-      plan.level(), forward.bf16, forward.fp8, margin);
+  result.outputs = std::sqrt(there);
+  result.gradients = std::sqrt(there + back);
+  // The loss is a mean over positions: errors of outputs that do not depend on each other cancel in it, what is left is of
+  // second order.
+  double positions = std::max<double>(1, static_cast<double>(plan.tokens_per_micro_batch()));
+  result.loss = result.outputs / std::sqrt(positions) + result.outputs * result.outputs;
+  result.reason = fmt::format("{} roundings to 16 bits (u = 2^-8) and {} GEMMs of FP8 operands (u = 2^-4, gradients 2^-3) "
+                              "forward, as many back, u^2/6 each in the mean square",
+                              forward.bf16, forward.fp8);
   return result;
 }
 
