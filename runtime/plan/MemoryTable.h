@@ -7,7 +7,7 @@
 
 namespace msamp::runtime {
 
-// What the executor allocates for `rank` of `ranks`; its arenas are as large as said here.
+// What the executor allocates for `rank` of `ranks` to train; its arenas are as large as said here.
 RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks);
 
 } // namespace msamp::runtime
