@@ -30,7 +30,8 @@ std::map<std::string, InputType> bindInputs(const std::string &path, const onnx:
                                             const std::set<std::string> &initializers,
                                             const std::map<std::string, int64_t> &sizes) {
   for (const auto &[name, size] : sizes)
-    if (size < 1) throw Error(kUsage, "--dim " + name + "=" + std::to_string(size) + ": a dimension is at least 1");
+    if (size < 1 || size > INT32_MAX)
+      throw Error(kUsage, "--dim " + name + "=" + std::to_string(size) + ": a dimension is between 1 and " + std::to_string(INT32_MAX));
 
   std::map<std::string, InputType> types;
   std::map<std::string, std::string> symbols; // and where they occur

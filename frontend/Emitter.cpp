@@ -39,6 +39,7 @@ Ref Emitter::constant(Host h) {
 }
 
 Ref Emitter::splat(int type, const Dims &dims, double value) {
+  if (dims.size()) return broadcast(splat(type, {}, value), dims);
   return constant(hostFromDoubles(type, dims, std::vector<double>(countElements(dims), value)));
 }
 
@@ -156,7 +157,7 @@ Dims Emitter::broadcastDims(const Dims &a, const Dims &b) {
   Dims out(std::max(a.size(), b.size()));
   for (size_t i = 0; i < out.size(); ++i) {
     int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (x != y && x != 1 && y != 1)
+    if (x < 0 || y < 0 || (x != y && x != 1 && y != 1))
       throw Invalid("shapes " + printDims(a) + " and " + printDims(b) + " do not broadcast to one another");
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
@@ -257,6 +258,7 @@ Ref Emitter::concat(std::vector<Ref> xs, int64_t axis) {
 }
 
 Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
+  if (isFloat(indices->type) || isBool(indices->type)) throw Invalid("indices of type " + elementName(indices->type));
   int64_t n = x->dims[axis];
   Dims dims(x->dims.begin(), x->dims.begin() + axis);
   dims.insert(dims.end(), indices->dims.begin(), indices->dims.end());

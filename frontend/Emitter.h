@@ -35,12 +35,6 @@ public:
   using std::runtime_error::runtime_error;
 };
 
-// A model that contradicts itself.
-class Invalid : public std::runtime_error {
-public:
-  using std::runtime_error::runtime_error;
-};
-
 class Emitter {
 public:
   Emitter(mlir::OpBuilder builder, const WeightSource &weights) : builder(builder), weights(weights) {}

@@ -7,6 +7,12 @@
 
 namespace msamp::frontend {
 
+// Of a node: what it says contradicts itself or its operands.
+class Invalid : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
 // Exit codes as in sysexits.h.
 constexpr int kUsage = 64, kBadData = 65, kInternal = 70, kIo = 74;
 

@@ -1,16 +1,19 @@
 #include "frontend/HostTensor.h"
 
 #include "frontend/ElementType.h"
+#include "frontend/Error.h"
 #include "frontend/HostElements.h"
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 namespace msamp::frontend {
 
 int64_t countElements(const Dims &dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t(1), std::multiplies<int64_t>());
+  int64_t n = 1;
+  for (int64_t d : dims)
+    if (__builtin_mul_overflow(n, d, &n)) throw Invalid("a tensor of shape " + printDims(dims) + " has too many elements");
+  return n;
 }
 
 std::string printDims(const Dims &dims) {
@@ -30,6 +33,10 @@ Host makeHost(int type, Dims dims, const std::function<void(char *)> &fill) {
   auto t = std::make_shared<HostTensor>();
   t->type = type;
   t->dims = std::move(dims);
+  // Far beyond any mask, and what a wrong shape easily asks for.
+  constexpr int64_t kMostElements = int64_t(1) << 32;
+  if (t->size() < 0 || t->size() > kMostElements)
+    throw Invalid("a constant of shape " + printDims(t->dims) + " is too large to be computed while compiling");
   t->bytes = t->size() * elementSize(type);
   std::shared_ptr<char[]> buffer(new char[std::max<size_t>(t->bytes, 1)]);
   fill(buffer.get());

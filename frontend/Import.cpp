@@ -213,6 +213,8 @@ private:
           skip = true;
         } catch (const Invalid &bad) {
           throw Error(kBadData, path + ": node " + nodeName(n) + " (" + n.op_type() + "): " + bad.what());
+        } catch (const std::out_of_range &) {
+          throw Error(kBadData, path + ": node " + nodeName(n) + " (" + n.op_type() + "): an operand has too few values");
         }
       }
       for (int o = 0; o < n.output_size(); ++o) {
@@ -257,10 +259,12 @@ private:
   void verifyModule(ModuleOp module) {
     std::string messages;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
-      messages += "\n  " + d.str();
+      std::string node;
+      if (auto loc = dyn_cast<NameLoc>(d.getLocation())) node = "node " + loc.getName().str() + ": ";
+      messages += "\n  " + node + d.str();
       return success();
     });
-    if (failed(verify(module))) throw Error(kInternal, path + ": the imported module is not valid; this is a bug:" + messages);
+    if (failed(verify(module))) throw Error(kBadData, path + ": types or shapes in the graph contradict one another:" + messages);
   }
 
   const std::string path;
@@ -283,7 +287,13 @@ private:
 
 OwningOpRef<ModuleOp> importModel(const std::string &path, const ImportOptions &options, MLIRContext &context) {
   context.loadDialect<MsampDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
-  return Importer(path, options, context).run();
+  try {
+    return Importer(path, options, context).run();
+  } catch (const Invalid &bad) {
+    throw Error(kBadData, path + ": " + bad.what());
+  } catch (const std::bad_alloc &) {
+    throw Error(kInternal, path + ": out of memory while importing");
+  }
 }
 
 } // namespace msamp::frontend

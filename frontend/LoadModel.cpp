@@ -66,6 +66,13 @@ onnx::ModelProto withoutWeights(const onnx::ModelProto &model) {
   return out;
 }
 
+bool sameInputs(const onnx::GraphProto &a, const onnx::GraphProto &b) {
+  if (a.input_size() != b.input_size()) return false;
+  for (int i = 0; i < a.input_size(); ++i)
+    if (a.input(i).name() != b.input(i).name()) return false;
+  return true;
+}
+
 int64_t opsetOf(const onnx::ModelProto &model) {
   for (const auto &o : model.opset_import())
     if (o.domain().empty() || o.domain() == "ai.onnx") return o.version();
@@ -117,7 +124,7 @@ onnx::ModelProto prepareGraph(const std::string &path, const onnx::ModelProto &m
   if (opset && opset < range.second) {
     try {
       onnx::ModelProto newer = onnx::version_conversion::ConvertVersion(graph, range.second);
-      if (newer.graph().node_size()) graph = std::move(newer);
+      if (newer.graph().node_size() && sameInputs(graph.graph(), newer.graph())) graph = std::move(newer);
     } catch (const std::exception &) {
       // Translators know both spellings of the ops that changed since opset 11, so the model goes on as it is.
     }

@@ -23,7 +23,7 @@ void conv(NodeContext &c) {
   // [N, C, out0, k0, out1, k1, ..] -> [N * out0 * out1 .., C * k0 * k1 ..]
   Dims kept = x->dims, split{x->dims[0], x->dims[1]}, perm{0}, outer{x->dims[0]};
   for (int64_t d = 0; d < spatial; ++d) {
-    int64_t k = kernel[d], n = x->dims[2 + d] / k;
+    int64_t k = kernel[d], n = k > 0 ? x->dims[2 + d] / k : 0;
     if (!n) throw Invalid("a window of " + std::to_string(k) + " for a dimension of " + std::to_string(x->dims[2 + d]));
     kept[2 + d] = n * k;
     split.insert(split.end(), {n, k});

@@ -49,12 +49,19 @@ void shape(NodeContext &c) {
 
 void size(NodeContext &c) { c.out(c.e.constant(hostFromInts(TensorProto::INT64, {}, {countElements(c.in(0)->dims)}))); }
 
+int64_t longestRange(__int128 n) {
+  if (n > int64_t(1) << 31) throw Invalid("a range of more than 2^31 values");
+  return static_cast<int64_t>(n);
+}
+
 void range(NodeContext &c) {
   int type = c.in(0)->type;
   if (!isFloat(type)) {
     int64_t start = c.knownInts(c.in(0), "start").at(0), limit = c.knownInts(c.in(1), "limit").at(0), delta = c.knownInts(c.in(2), "delta").at(0);
     if (!delta) throw Invalid("delta is 0");
-    int64_t n = delta > 0 ? (limit - start + delta - 1) / delta : (start - limit - delta - 1) / -delta;
+    // In 128 bits: the span of two 64-bit numbers.
+    __int128 span = delta > 0 ? __int128(limit) - start : __int128(start) - limit, step = delta > 0 ? __int128(delta) : -__int128(delta);
+    int64_t n = span > 0 ? longestRange((span + step - 1) / step) : 0;
     std::vector<int64_t> values;
     for (int64_t i = 0; i < n; ++i) values.push_back(start + i * delta);
     return c.out(c.e.constant(hostFromInts(type, {static_cast<int64_t>(values.size())}, values)));
@@ -67,7 +74,8 @@ void range(NodeContext &c) {
   }
   if (v[2] == 0) throw Invalid("delta is 0");
   std::vector<double> values;
-  int64_t n = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((v[1] - v[0]) / v[2])));
+  double length = std::ceil((v[1] - v[0]) / v[2]);
+  int64_t n = length > 0 ? longestRange(static_cast<__int128>(std::min(length, 1e18))) : 0;
   for (int64_t i = 0; i < n; ++i) values.push_back(v[0] + i * v[2]);
   c.out(c.e.constant(hostFromDoubles(type, {n}, values)));
 }

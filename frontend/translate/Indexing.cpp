@@ -79,6 +79,7 @@ void oneHot(NodeContext &c) {
   Ref indices = c.in(0), values = c.in(2);
   int64_t depth = c.knownInts(c.in(1), "depth").at(0), rank = indices->rank() + 1;
   int64_t axis = c.axis(c.getInt("axis", -1), rank);
+  if (depth < 1 || depth > int64_t(1) << 31) throw Invalid("depth " + std::to_string(depth));
   Dims dims = indices->dims;
   dims.insert(dims.begin() + axis, 1);
   Ref hit = e.compare(Compare::Equal, e.reshape(normalised(e, indices, depth), dims), iota(e, depth, axis, rank));

@@ -101,7 +101,7 @@ void batchNormalization(NodeContext &c) {
 
 // Each of `groups` runs of channels to mean 0 and variance 1.
 Ref groupsNormalised(Emitter &e, const Ref &x, int64_t groups, double eps) {
-  if (x->rank() < 3 || groups < 1 || x->dims[1] % groups)
+  if (x->rank() < 3 || groups < 1 || x->dims[1] % groups || !countElements(x->dims))
     throw Invalid(std::to_string(groups) + " groups of the channels of shape " + printDims(x->dims));
   Ref flat = e.reshape(x, {x->dims[0], groups, countElements(x->dims) / (x->dims[0] * groups)});
   return e.reshape(e.computed(layerNorm(e, flat, {}, {}, eps).getY(), x->type), x->dims);

@@ -139,11 +139,15 @@ void split(NodeContext &c) {
   auto sizes = c.intsFrom(1, "split", &given);
   if (!given) {
     count = c.getInt("num_outputs", count);
+    if (count < 1 || count < c.node.output_size()) throw Invalid(std::to_string(count) + " parts");
     int64_t chunk = (n + count - 1) / count;
     for (int64_t i = 0; i < count; ++i) sizes.push_back(std::max<int64_t>(0, std::min(chunk, n - i * chunk)));
   }
   int64_t total = 0;
-  for (int64_t s : sizes) total += s;
+  for (int64_t s : sizes) {
+    if (s < 0) throw Invalid("parts of sizes " + printDims(sizes));
+    total += s;
+  }
   if (total != n || static_cast<int64_t>(sizes.size()) < c.node.output_size())
     throw Invalid("parts of sizes " + printDims(sizes) + " for a dimension of " + std::to_string(n));
   Dims at(x->rank(), 0), by(x->rank(), 1), dims = x->dims;

@@ -57,6 +57,30 @@ TEST(Errors, DimensionThatIsNotPositive) {
   expectError(file.path(), kUsage, {"--dim batch=0"}, options);
 }
 
+TEST(Errors, DimensionBeyondReason) {
+  ModelFile file(withHeader(kDynamic));
+  ImportOptions options;
+  options.dims = {{"batch", int64_t(1) << 40}, {"seq", 3}};
+  expectError(file.path(), kUsage, {"--dim batch=1099511627776"}, options);
+}
+
+TEST(Errors, ConstantsBeyondReason) {
+  ModelFile file(withHeader(R"(
+    agraph (float[1] x) => (float[a, b, c] y) <int64[3] s = {1000000, 1000000, 1000000}, float one = {1}> { e = Expand(one, s) y = Add(e, x) })"));
+  expectError(file.path(), kBadData, {"Expand:e", "[1000000, 1000000, 1000000]"});
+  ModelFile range(withHeader(R"(
+    agraph (int64[1] x) => (int64[a] y) <int64 s = {-9223372036854775807}, int64 e = {9223372036854775807}, int64 d = {1}> {
+      r = Range(s, e, d) y = Add(r, x) })"));
+  expectError(range.path(), kBadData, {"Range:r", "2^31"});
+}
+
+TEST(Errors, TypesThatContradict) {
+  ModelFile file(withHeader("agraph (float[2] x, int64[2] i) => (float[2] y) { y = Add(x, i) }"));
+  expectError(file.path(), kBadData, {"Add:y", "FLOAT", "INT64"});
+  ModelFile softmax(withHeader("agraph (int64[2] i) => (int64[2] y) { y = Softmax(i) }"));
+  expectError(softmax.path(), kBadData, {"Softmax:y"});
+}
+
 TEST(Errors, OutputSymbolOfAnotherSize) {
   ModelFile file(withHeader("agraph (float[n] x) => (float[m] y) { y = Tanh(x) }"));
   ImportOptions options;
