@@ -3,24 +3,26 @@
 
 #include "passes/raise/Match.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace msamp::raise {
 namespace {
 
 // At most this is added to scores that are to be left out: exp() of the difference is 0 in FP32.
-constexpr double maskValue = -1e4;
+constexpr float maskValue = -1e4f;
 
 // Values of a constant of floats or booleans.
-std::vector<double> valuesOf(DenseElementsAttr dense) {
-  std::vector<double> values;
+std::vector<float> valuesOf(DenseElementsAttr dense) {
+  std::vector<float> values;
   values.reserve(dense.getNumElements());
   if (dense.getElementType().isF32())
     values.assign(dense.value_begin<float>(), dense.value_end<float>());
   else if (isa<FloatType>(dense.getElementType()))
-    for (const APFloat &v : dense.getValues<APFloat>()) values.push_back(v.convertToDouble());
+    for (const APFloat &v : dense.getValues<APFloat>()) values.push_back(float(v.convertToDouble()));
   else
-    for (const APInt &v : dense.getValues<APInt>()) values.push_back(v.isZero() ? 0.0 : 1.0);
+    for (const APInt &v : dense.getValues<APInt>()) values.push_back(v.isZero() ? 0.0f : 1.0f);
   return values;
 }
 
@@ -31,15 +33,16 @@ int64_t product(ArrayRef<int64_t> shape) {
 }
 
 // Operand dimension i of `values` becomes dimension dims[i] of `shape`; the others repeat.
-std::vector<double> repeat(const std::vector<double> &values, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
+std::vector<float> repeat(std::vector<float> values, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
+  if (int64_t(values.size()) == product(shape)) return values;
   SmallVector<int64_t> strides(shape.size(), 0), index(shape.size(), 0);
   int64_t stride = 1;
   for (int64_t d : llvm::reverse(dims)) {
     strides[d] = stride;
     stride *= shape[d];
   }
-  std::vector<double> result(product(shape));
-  for (double &x : result) {
+  std::vector<float> result(product(shape));
+  for (float &x : result) {
     int64_t at = 0;
     for (auto [i, s] : llvm::zip(index, strides)) at += i * s;
     x = values[at];
@@ -50,7 +53,7 @@ std::vector<double> repeat(const std::vector<double> &values, ArrayRef<int64_t> 
 
 } // namespace
 
-std::optional<BiasTerm> BiasTerm::read(const ScoreTerm &term, const ScoreShape &scores) {
+std::optional<BiasTerm> BiasTerm::read(const ScoreTerm &term, const ScoreShape &scores, BiasCache &cache) {
   BiasTerm result;
   result.term = term;
   auto type = tensorTypeOf(term.value);
@@ -79,63 +82,67 @@ std::optional<BiasTerm> BiasTerm::read(const ScoreTerm &term, const ScoreShape &
       (shape[0] != 1 && shape[0] != scores.batch) || (shape[1] != 1 && shape[1] != scores.heads))
     return std::nullopt;
   if (DenseElementsAttr dense = constantOf(result.source)) {
-    result.values = dense.isSplat() ? std::vector<double>(product(shape), valuesOf(dense.resizeSplat(RankedTensorType::get(
-                                          {1}, dense.getElementType()))).front())
-                                    : repeat(valuesOf(dense), result.dims, small);
-    for (double &x : *result.values) {
-      if (term.masked) x = (x != 0.0) == term.keep ? 0.0 : *term.masked;
-      x = x == 0.0 ? 0.0 : x * term.factor;
+    std::vector<int64_t> place(result.dims.begin(), result.dims.end());
+    place.insert(place.end(), small.begin(), small.end());
+    place.insert(place.end(), shape.begin(), shape.end());
+    auto &known = cache[{dense.getAsOpaquePointer(), place, term.masked.value_or(0.0), term.masked ? term.keep : true,
+                         term.factor}];
+    if (!known) {
+      std::vector<float> values;
+      if (dense.isSplat())
+        values.assign(product(shape), valuesOf(dense.resizeSplat(RankedTensorType::get({1}, dense.getElementType()))).front());
+      else
+        values = repeat(valuesOf(dense), result.dims, small);
+      for (float &x : values) {
+        if (term.masked) x = (x != 0.0f) == term.keep ? 0.0f : float(*term.masked);
+        x = x == 0.0f ? 0.0f : float(x * term.factor);
+      }
+      known = std::make_shared<ConstantBias>(shape, std::move(values));
     }
-    result.dropEqualLeading();
-    result.classify();
+    result.constant = known;
+    result.shape = known->shape;
   }
   return result;
 }
 
-// Equal values for all of a batch or all heads are stored once.
-void BiasTerm::dropEqualLeading() {
-  int64_t plane = shape[2] * shape[3];
-  auto planeOf = [&](int64_t b, int64_t h) { return values->begin() + (b * shape[1] + h) * plane; };
+ConstantBias::ConstantBias(ArrayRef<int64_t> full, std::vector<float> all)
+    : shape(llvm::to_vector(full)), values(std::move(all)) {
+  // Equal values for all of a batch or all heads are stored once.
+  int64_t T = shape[2], S = shape[3], plane = T * S;
+  auto planeOf = [&](int64_t b, int64_t h) { return values.begin() + (b * shape[1] + h) * plane; };
   bool sameHeads = shape[1] > 1, sameBatch = shape[0] > 1;
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t h = 0; h < shape[1]; ++h) {
       sameHeads = sameHeads && std::equal(planeOf(b, h), planeOf(b, h) + plane, planeOf(b, 0));
       sameBatch = sameBatch && std::equal(planeOf(b, h), planeOf(b, h) + plane, planeOf(0, h));
     }
-  if (!sameHeads && !sameBatch) return;
-  std::vector<double> kept;
-  SmallVector<int64_t> smaller{sameBatch ? 1 : shape[0], sameHeads ? 1 : shape[1], shape[2], shape[3]};
-  for (int64_t b = 0; b < smaller[0]; ++b)
-    for (int64_t h = 0; h < smaller[1]; ++h) kept.insert(kept.end(), planeOf(b, h), planeOf(b, h) + plane);
-  values = std::move(kept);
-  shape = smaller;
-}
-
-// Whether all entries above the diagonal (which ends at the last key of the last query) are masked.
-void BiasTerm::classify() {
-  int64_t T = shape[2], S = shape[3];
+  if (sameHeads || sameBatch) {
+    std::vector<float> kept;
+    SmallVector<int64_t> smaller{sameBatch ? 1 : shape[0], sameHeads ? 1 : shape[1], T, S};
+    for (int64_t b = 0; b < smaller[0]; ++b)
+      for (int64_t h = 0; h < smaller[1]; ++h) kept.insert(kept.end(), planeOf(b, h), planeOf(b, h) + plane);
+    values = std::move(kept);
+    shape = smaller;
+  }
+  // Whether all entries above the diagonal (which ends at the last key of the last query) are masked.
   bool above = false;
-  causal = zeroBelow = zero = true;
-  for (int64_t n = 0; n < int64_t(values->size()); ++n) {
-    int64_t t = n / S % T, s = n % S;
-    double x = (*values)[n];
-    if (x != 0.0) zero = false;
-    if (s > t + S - T) {
-      above = true;
-      if (!(x <= maskValue)) causal = false;
-    } else if (x != 0.0) {
-      zeroBelow = false;
-    }
+  causal = zeroBelow = true;
+  for (int64_t row = 0; row < int64_t(values.size()) / std::max<int64_t>(S, 1); ++row) {
+    const float *x = values.data() + row * S;
+    int64_t end = std::clamp<int64_t>(row % T + S - T + 1, 0, S);
+    zeroBelow = zeroBelow && std::all_of(x, x + end, [](float v) { return v == 0.0f; });
+    causal = causal && std::all_of(x + end, x + S, [](float v) { return v <= maskValue; });
+    above |= end < S;
   }
   causal = causal && above;
+  zero = std::all_of(values.begin(), values.end(), [](float v) { return v == 0.0f; });
 }
 
 Value BiasTerm::build(OpBuilder &builder, Location loc, ArrayRef<int64_t> common) const {
   auto f32 = [&](ArrayRef<int64_t> s) { return RankedTensorType::get(s, builder.getF32Type()); };
   Value value;
-  if (values) {
-    SmallVector<float> floats(values->begin(), values->end());
-    value = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(f32(shape), ArrayRef<float>(floats)));
+  if (constant) {
+    value = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(f32(shape), ArrayRef<float>(constant->values)));
   } else {
     value = Expr(builder, loc, source).broadcast(small, dims).reshape(shape).value;
     if (term.masked) {
@@ -157,10 +164,10 @@ Value BiasTerm::build(OpBuilder &builder, Location loc, ArrayRef<int64_t> common
   return Expr(builder, loc, value).reshape(inner).broadcast(common, kept).value;
 }
 
-std::optional<ScoreBias> ScoreBias::read(ArrayRef<ScoreTerm> terms, const ScoreShape &scores) {
+std::optional<ScoreBias> ScoreBias::read(ArrayRef<ScoreTerm> terms, const ScoreShape &scores, BiasCache &cache) {
   ScoreBias result;
   for (const ScoreTerm &term : terms) {
-    std::optional<BiasTerm> read = BiasTerm::read(term, scores);
+    std::optional<BiasTerm> read = BiasTerm::read(term, scores, cache);
     if (!read) return std::nullopt;
     result.causal |= read->isCausal();
     if (!read->isNothing()) result.terms.push_back(std::move(*read));

@@ -121,7 +121,8 @@ std::optional<std::pair<int64_t, int64_t>> batchAndHeads(ArrayRef<Value> candida
 }
 
 struct FormAttention : OpRewritePattern<MatMulOp> {
-  using OpRewritePattern::OpRewritePattern;
+  FormAttention(MLIRContext *context, BiasCache &cache) : OpRewritePattern(context), cache(cache) {}
+  BiasCache &cache;
   LogicalResult matchAndRewrite(MatMulOp op, PatternRewriter &rewriter) const override {
     auto type = op.getType();
     if (op.getTransposeA() || (type.getRank() != 3 && type.getRank() != 4)) return failure();
@@ -146,7 +147,7 @@ struct FormAttention : OpRewritePattern<MatMulOp> {
         return failure();
       }
     Location loc = op.getLoc();
-    auto bias = ScoreBias::read(scores.terms, {B, H, T, S});
+    auto bias = ScoreBias::read(scores.terms, {B, H, T, S}, cache);
     if (!bias) return failure();
 
     double scale = scores.scale;
@@ -177,12 +178,13 @@ struct FormAttention : OpRewritePattern<MatMulOp> {
 
 // A constant mask of an attention op becomes `causal` or shrinks.
 struct SimplifyBias : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
+  SimplifyBias(MLIRContext *context, BiasCache &cache) : OpRewritePattern(context), cache(cache) {}
+  BiasCache &cache;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     if (!op.getBias() || dependsOnTrained(op.getBias())) return failure();
     auto q = tensorTypeOf(op.getQ());
     ScoreShape scores{q.getDimSize(0), q.getDimSize(2), q.getDimSize(1), tensorTypeOf(op.getK()).getDimSize(1)};
-    auto bias = ScoreBias::read(ScoreTerm{op.getBias(), std::nullopt}, scores);
+    auto bias = ScoreBias::read(ScoreTerm{op.getBias(), std::nullopt}, scores, cache);
     if (!bias) return failure();
     bool causal = op.getCausal() || bias->causal;
     auto shape = bias->shape();
@@ -229,7 +231,9 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   using RaiseAttentionBase::RaiseAttentionBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FormAttention, SimplifyBias, GroupHeads>(&getContext());
+    BiasCache cache;
+    patterns.add<FormAttention, SimplifyBias>(&getContext(), cache);
+    patterns.add<GroupHeads>(&getContext());
     addLayoutPatterns(patterns);
     addConstantLayoutPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {

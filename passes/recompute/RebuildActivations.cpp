@@ -146,7 +146,8 @@ private:
         if (isa<ReshapeOp>(op)) {
           // A view: what it shows is decided on.
           Value source = throughReshapes(v);
-          if (!isFree(source) && !fromKept(source)) kept.insert(source);
+          if (isFree(source)) continue;
+          if (!fromKept(source)) kept.insert(source);
           if (!kept.contains(source)) rebuilt.insert(v);
           continue;
         }
@@ -179,7 +180,7 @@ private:
     if (isFree(v) || kept.contains(v)) return v;
     if (auto found = clones.find(v); found != clones.end()) return found->second;
     Operation *op = v.getDefiningOp();
-    if (isa<ReshapeOp>(op) && kept.contains(throughReshapes(v)) && !rebuilt.contains(v)) return v;
+    if (Value source = throughReshapes(v); source != v && (kept.contains(source) || isFree(source))) return v;
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) operands.push_back(clone(operand));
     Operation *point = builder.getInsertionBlock()->empty() ? nullptr : builder.getInsertionPoint()->getPrevNode();
