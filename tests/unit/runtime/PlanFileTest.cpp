@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/ExpectError.h"
+#include "tests/unit/runtime/TempFolder.h"
+#include "tests/unit/runtime/TestPlan.h"
+
+using namespace msamp::runtime;
+using namespace msamp::test;
+
+namespace plan = msamp::plan;
+
+namespace {
+
+TEST(PlanFile, ComesBackAsWritten) {
+  TempFolder folder;
+  writeTestPlan(folder.path(), {});
+  LoadedPlan loaded = loadPlan(folder.path());
+  EXPECT_EQ(loaded.plan.level(), "fp32");
+  EXPECT_EQ(loaded.plan.major(), planMajor);
+  EXPECT_NE(loaded.program("update"), nullptr);
+  EXPECT_EQ(loaded.program("none"), nullptr);
+  EXPECT_EQ(loaded.plan.digest().size(), 32u);
+}
+
+TEST(PlanFile, EveryFlippedBitIsSeen) {
+  TempFolder folder;
+  writeTestPlan(folder.path(), {});
+  const auto path = folder.path() / "plan.pb";
+  const std::string good = readFile(path);
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+    writeFile(path, bad);
+    expectError(65, "altered", [&] { loadPlan(folder.path()); });
+  }
+}
+
+TEST(PlanFile, EveryTruncationIsSeen) {
+  TempFolder folder;
+  writeTestPlan(folder.path(), {});
+  const auto path = folder.path() / "plan.pb";
+  const std::string good = readFile(path);
+  for (size_t length = 0; length < good.size(); length += 1 + length / 16) {
+    writeFile(path, good.substr(0, length));
+    expectError(65, "truncated or altered", [&] { loadPlan(folder.path()); });
+  }
+}
+
+TEST(PlanFile, PartsAreChecked) {
+  TempFolder folder;
+  writeTestPlan(folder.path(), {});
+  const auto kernels = folder.path() / "kernels" / "cpu.so";
+  std::string bytes = readFile(kernels);
+  bytes[bytes.size() / 2] ^= 4;
+  writeFile(kernels, bytes);
+  expectError(65, "cpu.so: its contents do not fit", [&] { loadPlan(folder.path()); });
+  EXPECT_NO_THROW(loadPlan(folder.path(), {.verifyParts = false}));
+  writeFile(kernels, bytes.substr(1));
+  expectError(65, "bytes, the plan says", [&] { loadPlan(folder.path(), {.verifyParts = false}); });
+  std::filesystem::remove(kernels);
+  expectError(65, "is missing", [&] { loadPlan(folder.path()); });
+}
+
+TEST(PlanFile, WhatIsNoPlanIsSaidToBeNone) {
+  TempFolder folder;
+  expectError(74, "no such plan", [&] { loadPlan(folder.path() / "none"); });
+  expectError(65, "has no plan.pb", [&] { loadPlan(folder.path()); });
+  writeFile(folder.path() / "file", "x");
+  expectError(65, "is a file", [&] { loadPlan(folder.path() / "file"); });
+  expectError(74, "cannot write", [&] { savePlan(folder.path() / "no" / "folder", {}); });
+}
+
+// Plans with a right digest and wrong contents, as another version or a faulty compiler might write.
+class BadPlan : public testing::Test {
+protected:
+  template <class Change> void expect(const std::string &part, Change &&change) {
+    TempFolder folder;
+    plan::Plan changed = makeTestPlan({});
+    change(changed);
+    savePlan(folder.path(), changed);
+    expectError(65, part, [&] { loadPlan(folder.path()); });
+  }
+};
+
+TEST_F(BadPlan, AnotherMajorVersionIsRefused) {
+  TempFolder folder;
+  savePlan(folder.path(), makeTestPlan({}));
+  // savePlan writes this program's version, so the file is put together by hand: field 1, the major, comes first.
+  std::string bytes = readFile(folder.path() / "plan.pb");
+  ASSERT_EQ(bytes.substr(0, 2), std::string("\x08\x01"));
+  bytes[1] = 9;
+  plan::Plan digestOf;
+  writeFile(folder.path() / "body", bytes.substr(0, bytes.size() - 35));
+  const std::string hex = sha256OfFile(folder.path() / "body");
+  std::string digest;
+  for (size_t i = 0; i < hex.size(); i += 2)
+    digest.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  writeFile(folder.path() / "plan.pb", bytes.substr(0, bytes.size() - 32) + digest);
+  expectError(65, "version 9.0 of the plan format", [&] { loadPlan(folder.path()); });
+}
+
+TEST_F(BadPlan, StepsAreChecked) {
+  expect("kind that this program does not know", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->clear_kind(); });
+  expect("index 77 is beyond", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(1)->set_index(77); });
+  expect("reaches to byte", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(0)->set_offset_bytes(64); });
+  expect("reaches to byte", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_outputs(0)->set_shape(0, 9); });
+  expect("impossible shape", [](plan::Plan &p) {
+    auto *input = p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(0);
+    input->set_shape(0, int64_t{1} << 62);
+    input->set_shape(1, int64_t{1} << 62);
+  });
+  expect("does not lie within the arena", [](plan::Plan &p) { p.mutable_programs(0)->mutable_buffers(0)->set_offset(1 << 20); });
+  expect("which its kind does not take", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs()->RemoveLast(); });
+  expect("not the stored one", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(1)->set_type(plan::BF16); });
+}
+
+TEST_F(BadPlan, StateIsChecked) {
+  expect("does not lie within its state class", [](plan::Plan &p) { p.mutable_parameters(0)->set_offset(128); });
+  expect("there is no state class", [](plan::Plan &p) { p.mutable_parameters(0)->set_state_class(5); });
+  expect("its buckets", [](plan::Plan &p) { p.mutable_buckets(0)->set_elements(128); });
+  expect("unknown type", [](plan::Plan &p) { p.mutable_classes(0)->set_weight(static_cast<plan::Type>(99)); });
+  expect("does not lie in the plan's folder", [](plan::Plan &p) { p.add_parts()->set_path("../x"); });
+}
+
+} // namespace
