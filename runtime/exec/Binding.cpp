@@ -3,6 +3,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/exec/ExecutorImpl.h"
+#include "runtime/plan/MemoryTable.h"
 
 namespace msamp::runtime {
 
@@ -37,6 +38,9 @@ void ExecutorImpl::allocate() {
     inputArenaBytes_ += round64(inputSizes_.back());
   }
   inputs_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
+  exchangeBytes_ = exchangeBytes(plan_, comm_.size());
+  if (exchangeBytes_ > 0)
+    exchangeBuffer_ = static_cast<std::byte *>(device_.allocate(exchangeBytes_));
   if (plan_.constants_size() > 0) {
     const auto path = loaded_.directory / "weights" / "constants.bin";
     constants_ = MappedFile(path);

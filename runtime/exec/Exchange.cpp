@@ -51,12 +51,8 @@ void ExecutorImpl::exchange(unsigned index, unsigned zero) {
   // Values of the piece from each rank, their scales, and, where the wire is narrower, what goes out with its scales.
   const size_t valueBytes = (static_cast<size_t>(piece * blockBytes) + 63) / 64 * 64, scaleBytes = static_cast<size_t>(piece) * sizeof(float);
   const size_t half = ranks * (valueBytes + (scaleBytes + 63) / 64 * 64), needed = narrowed ? 2 * half : half;
-  if (needed > exchangeBytes_) {
-    device_.release(exchangeBuffer_, exchangeBytes_);
-    exchangeBuffer_ = nullptr;
-    exchangeBuffer_ = static_cast<std::byte *>(device_.allocate(needed));
-    exchangeBytes_ = needed;
-  }
+  if (needed > exchangeBytes_)
+    failInternal("exchange of bucket {} needs {} bytes, {} were allocated", index, needed, exchangeBytes_);
   std::byte *received = exchangeBuffer_, *sent = exchangeBuffer_ + half;
   auto scalesIn = [&](std::byte *base, size_t r) {
     return reinterpret_cast<float *>(base + ranks * valueBytes) + r * static_cast<size_t>(piece);

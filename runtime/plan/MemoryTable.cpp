@@ -58,9 +58,6 @@ Shard shardOf(const plan::Plan &plan, int stateClass, unsigned rank, unsigned ra
   return shard;
 }
 
-// What an exchange receives at a time; see exec/Exchange.cpp.
-uint64_t exchangeBytes(const plan::Plan &plan, unsigned ranks);
-
 } // namespace
 
 RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
@@ -101,7 +98,7 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
     table.add(Role::Activations, outputs);
   }
   table.add(Role::Activations, arena - workspace);
-  table.add(Role::Workspace, workspace + (ranks > 1 ? exchangeBytes(plan, ranks) : 0));
+  table.add(Role::Workspace, workspace + exchangeBytes(plan, ranks));
   for (const plan::Input &input : plan.inputs()) {
     uint64_t bytes = sizeOf(static_cast<Type>(input.type()));
     for (int64_t d : input.shape())
@@ -113,9 +110,9 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
   return table.bytes;
 }
 
-namespace {
-
 uint64_t exchangeBytes(const plan::Plan &plan, unsigned ranks) {
+  if (ranks == 1)
+    return 0;
   constexpr uint64_t maxPieceBytes = uint64_t{4} << 20;
   uint64_t most = 0;
   for (const plan::Bucket &bucket : plan.buckets()) {
@@ -130,5 +127,4 @@ uint64_t exchangeBytes(const plan::Plan &plan, unsigned ranks) {
   return most;
 }
 
-} // namespace
 } // namespace msamp::runtime
