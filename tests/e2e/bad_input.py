@@ -90,7 +90,7 @@ case("one unbound dimension", msampc(GPT_FILE, "--dim", "batch=2"), 64, [r"--dim
 case("a dimension that is not there", msampc(GPT_FILE, *BOUND, "--dim", "sequence=4"), 64, ["sequence", "batch", "seq"])
 for text in ("batch", "batch=", "batch=0", "batch=-3", "batch=x", "=4", "batch=99999999999999999999"):
     case(f"--dim {text}", msampc(GPT_FILE, "--dim", text, "--dim", "seq=8"), 64, ["dim"])
-case("a sequence beyond the positions", msampc(GPT_FILE, "--dim", "batch=1", "--dim", "seq=4096"), (64, 65), ["4096"])
+case("a sequence beyond the positions", msampc(GPT_FILE, "--dim", "batch=1", "--dim", "seq=4096"), (64, 65), ["256", "--dim"])
 
 unknown = ox.model(
     [ox.node("MatMul", ["x", "w"], ["a"], "fc"), ox.node("Frobnicate", ["a"], ["b"], "first_odd", domain="com.example"),
@@ -151,7 +151,7 @@ for name, array, patterns in [
     ("none", np.zeros((0, 128), np.int64), ["no samples"]),
 ]:
     file = save(f"{name}.npy", array)
-    case(f"an array of another {name}", run("--data", f"input_ids={file}", "--data", f"labels={labels}"), 65, [rf"{name}\.npy", *patterns])
+    case(f"an array of another {name}", run("--data", f"input_ids={file}", "--data", f"labels={labels}"), 65, [r"\.npy", *patterns])
 whole = (inputs / "ids.npy").read_bytes()
 for cut in (0, 5, 9, 40, 500):
     case(f"an array cut at {cut} bytes", run("--data", f"input_ids={put('cut.npy', whole[:cut])}"), 65, [r"cut\.npy"])
