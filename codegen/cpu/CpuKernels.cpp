@@ -22,6 +22,7 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
@@ -42,15 +43,27 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<ModuleOp>> {
   }
 };
 
-// The oldest processors with AVX2, or those with AVX-512 where this one is of them.
-std::string targetCpu() {
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  for (const char *name : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
-    if (!features.lookup(name)) return "x86-64-v3";
-  return "x86-64-v4";
+// Every kernel is there twice: for processors with AVX2 under its own name, and for those with AVX-512 with `.v4` after it. The runtime takes
+// the best that its processor has, so a plan runs on other machines than the one that compiled it.
+constexpr const char *baseline = "x86-64-v3", *wide = "x86-64-v4";
+
+void addVariants(llvm::Module &module) {
+  SmallVector<llvm::Function *> functions;
+  for (llvm::Function &f : module)
+    if (!f.isDeclaration()) functions.push_back(&f);
+  for (llvm::Function *f : functions) {
+    llvm::ValueToValueMapTy map;
+    llvm::Function *clone = llvm::CloneFunction(f, map);
+    clone->setName(f->getName() + ".v4");
+    f->addFnAttr("target-cpu", baseline);
+    clone->addFnAttr("target-cpu", wide);
+    // Vectors of 16 are ours to choose; without these they are split in two.
+    clone->addFnAttr("prefer-vector-width", "512");
+    clone->addFnAttr("min-legal-vector-width", "512");
+  }
 }
 
-LogicalResult emitObject(llvm::Module &module, const std::string &cpu, const std::string &path, Operation *where) {
+LogicalResult emitObject(llvm::Module &module, const std::string &path, Operation *where) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
@@ -60,16 +73,10 @@ LogicalResult emitObject(llvm::Module &module, const std::string &cpu, const std
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      target->createTargetMachine(triple, baseline, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
-  for (llvm::Function &f : module) {
-    f.addFnAttr("target-cpu", cpu);
-    if (cpu != "x86-64-v4") continue;
-    // Vectors of 16 are ours to choose; without these they are split in two.
-    f.addFnAttr("prefer-vector-width", "512");
-    f.addFnAttr("min-legal-vector-width", "512");
-  }
+  addVariants(module);
   if (llvm::Error failed = makeOptimizingTransformer(3, 0, machine.get())(&module))
     return where->emitError() << "LLVM: " << llvm::toString(std::move(failed));
   std::error_code code;
@@ -141,7 +148,7 @@ LogicalResult CpuKernels::writeLibrary(const std::string &path) {
   std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(*module, llvmContext);
   if (!lowered) return module->emitError() << "no translation to LLVM";
   std::string object = path + ".o";
-  LogicalResult result = emitObject(*lowered, targetCpu(), object, *module);
+  LogicalResult result = emitObject(*lowered, object, *module);
   if (succeeded(result)) result = link(object, path, *module);
   llvm::sys::fs::remove(object);
   return result;

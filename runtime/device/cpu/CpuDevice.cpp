@@ -56,7 +56,14 @@ void CpuDevice::release(void *data, size_t bytes) {
 }
 
 void *CpuDevice::symbol(const std::string &name) const {
-  void *address = library_ ? ::dlsym(library_, name.c_str()) : nullptr;
+  // Kernels come for processors with AVX2, and once more for those with AVX-512.
+  if (ops_.name == std::string_view("v2"))
+    failData("the kernels need a processor with AVX2 and FMA (x86-64-v3); this one has neither");
+  void *address = nullptr;
+  if (library_ && ops_.name == std::string_view("v4"))
+    address = ::dlsym(library_, (name + ".v4").c_str());
+  if (library_ && !address)
+    address = ::dlsym(library_, name.c_str());
   if (!address)
     failData("{}: has no kernel {}; compile the plan again", libraryPath_, name);
   return address;
