@@ -133,10 +133,8 @@ public:
           readErrors(children_[i]);
       handleSignals();
       reap();
-      if (failed_ && !killed_ && std::chrono::steady_clock::now() >= deadline_) {
-        killed_ = true;
-        signalAll(SIGKILL);
-      }
+      if (failed_ && !killed_ && std::chrono::steady_clock::now() >= deadline_)
+        stopOthers();
     }
     for (Child &child : children_)
       while (child.errors >= 0 && readErrors(child))
@@ -233,7 +231,7 @@ private:
   // A rank that lost its peer fails too and may be seen first. So the cause is a signal that did not come from here, else an error
   // other than the loss of a peer, else the first end.
   void noteEnd(size_t rank, int signal, int code) {
-    const bool asked = failed_ || interrupts_ > 0;
+    const bool asked = asked_ || interrupts_ > 0;
     const bool ours = (signal == SIGKILL && (killed_ || interrupts_ > 1)) || (asked && (signal == SIGTERM || signal == SIGINT));
     const bool orderly = asked && (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP);
     if (ours || orderly) {
@@ -251,9 +249,16 @@ private:
     if (failed_)
       return;
     failed_ = true;
-    // Peers notice the loss within milliseconds; they are asked as well, and in the end made to go.
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
-    signalAll(SIGTERM);
+    deadline_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+  }
+
+  // Peers notice a loss within milliseconds and go by themselves, and the rank at fault may only be about to say what is wrong. So a
+  // while passes before the others are asked, and another before they are made to go; all within a second.
+  void stopOthers() {
+    killed_ = asked_;
+    asked_ = true;
+    signalAll(killed_ ? SIGKILL : SIGTERM);
+    deadline_ += std::chrono::milliseconds(500);
   }
 
   void showCause() {
@@ -271,7 +276,7 @@ private:
   std::vector<Child> children_;
   sigset_t oldMask_{};
   int signals_ = -1;
-  bool failed_ = false, killed_ = false;
+  bool failed_ = false, asked_ = false, killed_ = false;
   std::chrono::steady_clock::time_point deadline_;
   int interrupts_ = 0;
   int exitCode_ = 0, causeSignal_ = 0, causeWeight_ = 0;
