@@ -1,0 +1,71 @@
+// RUN: msamp-opt %s --msamp-differentiate --canonicalize --cse --split-input-file | FileCheck %s
+
+msamp.parameter @w : tensor<4x8xf32> matrix {trained = true}
+msamp.parameter @s : tensor<8xf32> scale {trained = true}
+
+// CHECK-LABEL: func.func @step
+// CHECK: %[[W:.*]] = msamp.get @w
+// CHECK: %[[S:.*]] = msamp.get @s
+// CHECK: %{{.*}}, %[[RSTD:.*]] = msamp.rms_norm %[[W]] scale %[[S]]
+// CHECK: %[[R:.*]] = msamp.broadcast %[[RSTD]] dims = [0]
+// CHECK: %[[H:.*]] = arith.mulf %[[W]], %[[R]]
+// CHECK: %[[SB:.*]] = msamp.broadcast %[[S]] dims = [1]
+// CHECK: %[[G:.*]] = {{.*}}%[[SB]]
+// CHECK: %[[GH:.*]] = arith.mulf %{{.*}}, %[[H]]
+// CHECK: %[[M:.*]] = msamp.reduce sum %[[GH]] dims = [1]
+// CHECK: arith.mulf %[[M]], %{{.*}} : tensor<4xf32>
+// CHECK: arith.subf
+// CHECK: %[[DW:.*]] = arith.mulf %{{.*}}, %[[R]]
+// CHECK: %[[DS:.*]] = msamp.reduce sum %{{.*}} dims = [0] : tensor<4x8xf32> -> tensor<8xf32>
+// CHECK: return %{{.*}}, %[[DW]], %[[DS]]
+func.func @forward(%x: tensor<4x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %w = msamp.get @w : tensor<4x8xf32>
+  %s = msamp.get @s : tensor<8xf32>
+  %y, %rstd = msamp.rms_norm %w scale %s : tensor<8xf32> {eps = 1.0e-6 : f64} : tensor<4x8xf32> -> tensor<4x8xf32>, tensor<4xf32>
+  %z = arith.mulf %y, %x : tensor<4x8xf32>
+  %loss = msamp.reduce sum %z dims = [0, 1] : tensor<4x8xf32> -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+msamp.parameter @w : tensor<4x8xf32> matrix {trained = true}
+
+// (softmax - onehot) of the rows that count, by the number of them.
+// CHECK-LABEL: func.func @step
+// CHECK-DAG: %[[IGNORE:.*]] = arith.constant dense<-100> : tensor<4xi64>
+// CHECK: %{{.*}}, %[[LSE:.*]], %[[VALID:.*]] = msamp.cross_entropy %[[W:.*]], %arg0
+// CHECK: %[[L:.*]] = msamp.broadcast %[[LSE]] dims = [0]
+// CHECK: %[[C:.*]] = arith.subf %[[W]], %[[L]]
+// CHECK: %[[P:.*]] = math.exp %[[C]]
+// CHECK: %[[I:.*]] = msamp.iota dim = 1 : tensor<4x8xi64>
+// CHECK: %[[Y:.*]] = msamp.broadcast %arg0 dims = [0]
+// CHECK: %[[HIT:.*]] = arith.cmpi eq, %[[I]], %[[Y]]
+// CHECK: %[[ONE:.*]] = arith.select %[[HIT]]
+// CHECK: %[[COUNTS:.*]] = arith.cmpi ne, %arg0, %[[IGNORE]]
+// CHECK: arith.divf %{{.*}}, %[[VALID]]
+// CHECK: arith.select %[[COUNTS]]
+// CHECK: %[[D:.*]] = arith.subf %[[P]], %[[ONE]]
+// CHECK: arith.mulf %[[D]]
+func.func @forward(%y: tensor<4xi64> {msamp.name = "labels"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %w = msamp.get @w : tensor<4x8xf32>
+  %loss, %lse, %valid = msamp.cross_entropy %w, %y {ignore_index = -100 : i64} : tensor<4x8xf32>, tensor<4xi64> -> tensor<f32>, tensor<4xf32>, tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+msamp.parameter @q : tensor<1x4x2x8xf32> matrix {trained = true}
+
+// CHECK-LABEL: func.func @step
+// CHECK: %[[O:.*]], %[[LSE:.*]] = msamp.attention %[[Q:.*]], %arg0, %arg0 {causal, scale = 2.500000e-01 : f64}
+// CHECK: %[[DR:.*]], %{{.*}}, %{{.*}} = msamp.attention_grad %{{.*}}, %[[R:.*]], %arg0, %arg0, %[[O]], %[[LSE]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: msamp.rotary %[[DR]], %arg1, %arg1 {transposed}
+func.func @forward(%k: tensor<1x4x2x8xf32> {msamp.name = "k"}, %c: tensor<1x4x2x8xf32> {msamp.name = "c"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %q = msamp.get @q : tensor<1x4x2x8xf32>
+  %r = msamp.rotary %q, %c, %c : tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x2x8xf32>
+  %o, %lse = msamp.attention %r, %k, %k {causal, scale = 0.25 : f64}
+    : tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x2x8xf32>, tensor<1x2x4xf32>
+  %loss = msamp.reduce sum %o dims = [0, 1, 2, 3] : tensor<1x4x2x8xf32> -> tensor<f32>
+  return %loss : tensor<f32>
+}
