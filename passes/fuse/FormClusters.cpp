@@ -148,8 +148,14 @@ private:
     }
     return false;
   }
+  // A cluster of forward and backward ops would keep for the backward what it rebuilds.
+  static bool spansSides(ArrayRef<Operation *> core) {
+    bool side = core.front()->hasAttr("msamp.backward");
+    return llvm::any_of(core, [&](Operation *op) { return op->hasAttr("msamp.backward") != side; });
+  }
+
   bool fits(ArrayRef<Operation *> core) {
-    if (core.size() > maxOps) return false;
+    if (core.size() > maxOps || spansSides(core)) return false;
     SmallVector<Operation *> all = closure(core);
     SmallVector<Value> out = outputs(core, all);
     if (failed(ClusterDomain::analyze(all, out))) return false;

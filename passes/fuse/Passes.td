@@ -22,6 +22,15 @@ def ExpandNamedOps : Pass<"msamp-expand-named-ops", "::mlir::ModuleOp"> {
   }];
 }
 
+def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {
+  let summary = "set msamp.backward on the ops of the backward";
+  let description = [{
+    An expression that forward and backward both compute (the normalised input of a norm, the inner part of a GELU) is
+    computed twice rather than kept in FP32 between the two: the mark keeps CSE from merging them, and clusters from
+    spanning both.
+  }];
+}
+
 def FormClusters : Pass<"msamp-form-clusters", "::mlir::ModuleOp"> {
   let summary = "gather ops into clusters that run as one kernel";
   let description = [{

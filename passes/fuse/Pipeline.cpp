@@ -6,6 +6,7 @@
 
 void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &) {
   pm.addPass(createExpandNamedOps());
+  pm.addPass(createMarkBackward());
   pm.addPass(mlir::createCanonicalizerPass());
   pm.addPass(mlir::createCSEPass());
   pm.addPass(createFormClusters());

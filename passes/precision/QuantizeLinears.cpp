@@ -183,14 +183,20 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
       x8 = fp8.tensorwiseLike(builder, loc, x, original, (param + ".x").str(), SiteKind::Activation);
     } else {
       // Beside the row-wise one, in the forward: one kernel writes both, and one byte a value is kept.
-      OpBuilder near(builder);
-      if (Operation *rows = fp8.rowwiseOp(x, SiteKind::Activation)) near.setInsertionPointAfter(rows);
-      x8 = fp8.tensorwise(near, loc, x, (param + ".x").str(), SiteKind::Activation);
+      x8 = besideRows(fp8, builder, loc, x, param, SiteKind::Activation);
     }
-    OpBuilder near(builder);
-    if (Operation *rows = fp8.rowwiseOp(dy, SiteKind::ActivationGrad)) near.setInsertionPointAfter(rows);
-    dy8 = fp8.tensorwise(near, loc, dy, (param + ".dy").str(), SiteKind::ActivationGrad);
+    dy8 = besideRows(fp8, builder, loc, dy, param, SiteKind::ActivationGrad);
     replace(builder, gemm, xIsA ? x8 : dy8, xIsA ? dy8 : x8);
+  }
+
+  // The tensor-wise form of a value; where there is a row-wise one, as a part of the same op of the model.
+  static Quantised besideRows(Fp8Builder &fp8, OpBuilder builder, Location loc, Value x, StringRef param, SiteKind kind) {
+    if (Operation *rows = fp8.rowwiseOp(x, kind)) {
+      builder.setInsertionPointAfter(rows);
+      loc = rows->getLoc();
+    }
+    StringRef suffix = kind == SiteKind::Activation ? ".x" : ".dy";
+    return fp8.tensorwise(builder, loc, x, (param + suffix).str(), kind);
   }
 
   static bool madeByBackward(Value v) {

@@ -7,6 +7,9 @@
 using namespace mlir;
 
 namespace msamp::precision {
+namespace {
+bool belongsToBackward(Operation *op) { return isBackward(op) || isRebuilt(op); }
+} // namespace
 
 StoragePlan::StoragePlan(func::FuncOp step) : body(step.getBody().front()), terminator(body.getTerminator()) {
   for (auto [i, op] : llvm::enumerate(body)) order[&op] = i;
@@ -108,15 +111,22 @@ void StoragePlan::findActivations() {
 }
 
 void StoragePlan::findLongLived() {
-  for (Operation &op : body)
+  for (Operation &op : body) {
+    // Its halves change places, so no loop nest takes what comes before it or what comes after it along.
+    if (auto rotary = dyn_cast<RotaryOp>(op)) {
+      require(rotary.getX());
+      require(rotary.getY());
+    }
     for (Value v : op.getResults())
       if (activations.contains(v) && !isBf16(v) && !isView(&op) && crossesBarrier(v)) require(v);
+  }
 }
 
 // Whether a use of the value waits for a library op that itself waits for the value: no kernel can hold it until then.
 bool StoragePlan::crossesBarrier(Value v) const {
   llvm::DenseSet<Operation *> uses;
   unsigned last = 0;
+  bool isForward = !v.getDefiningOp() || !belongsToBackward(v.getDefiningOp());
   SmallVector<Value> same{v};
   while (!same.empty())
     for (Operation *user : same.pop_back_val().getUsers()) {
@@ -125,6 +135,8 @@ bool StoragePlan::crossesBarrier(Value v) const {
         same.push_back(user->getResult(0));
         continue;
       }
+      // What the backward reads of the forward is kept, even where it could be read early.
+      if (isForward && belongsToBackward(user)) return true;
       uses.insert(user);
       last = std::max(last, order.lookup(user));
     }
