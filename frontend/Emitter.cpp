@@ -14,13 +14,15 @@ namespace {
 
 std::string key(const char *op, std::initializer_list<const Dims *> attributes) {
   std::string k = op;
-  for (const Dims *d : attributes) k += printDims(*d);
+  for (const Dims *d : attributes)
+    k += printDims(*d);
   return k;
 }
 
 bool isProgression(const std::vector<int64_t> &v) {
   for (size_t i = 1; i < v.size(); ++i)
-    if (v[i] - v[i - 1] != v[1] - v[0] || v[1] <= v[0]) return false;
+    if (v[i] - v[i - 1] != v[1] - v[0] || v[1] <= v[0])
+      return false;
   return !v.empty();
 }
 
@@ -39,7 +41,8 @@ Ref Emitter::constant(Host h) {
 }
 
 Ref Emitter::splat(int type, const Dims &dims, double value) {
-  if (dims.size()) return broadcast(splat(type, {}, value), dims);
+  if (dims.size())
+    return broadcast(splat(type, {}, value), dims);
   return constant(hostFromDoubles(type, dims, std::vector<double>(countElements(dims), value)));
 }
 
@@ -85,7 +88,8 @@ Host Emitter::host(const Ref &x) {
 // computations share a buffer (see remember), so equal masks of many layers are computed and stored once.
 std::string Emitter::identity(const HostTensor &t) {
   std::string id = std::to_string(t.type) + printDims(t.dims);
-  if (t.bytes <= 1024) return id + std::string(t.data, t.bytes);
+  if (t.bytes <= 1024)
+    return id + std::string(t.data, t.bytes);
   auto it = identities.find(t.data);
   if (it == identities.end())
     it = identities.try_emplace(t.data, nextIdentity++, std::make_shared<HostTensor>(t)).first;
@@ -94,7 +98,8 @@ std::string Emitter::identity(const HostTensor &t) {
 
 Ref Emitter::remember(const std::string &k, const std::function<Host()> &make) {
   Host &h = folded[k];
-  if (!h) h = make();
+  if (!h)
+    h = make();
   return constant(h);
 }
 
@@ -111,7 +116,8 @@ Value Emitter::splatValue(const HostTensor &t, const Dims &dims) {
 }
 
 Value Emitter::constantValue(const HostTensor &t) {
-  if (allEqual(t)) return splatValue(t, t.dims);
+  if (allEqual(t))
+    return splatValue(t, t.dims);
   auto tensorType = type(t.type, t.dims);
   Value &v = constants[identity(t)];
   if (!v)
@@ -124,32 +130,39 @@ Value Emitter::constantValue(const HostTensor &t) {
 }
 
 Value Emitter::value(const Ref &x) {
-  if (x->value) return x->value;
+  if (x->value)
+    return x->value;
   if (isParameter(x)) {
     Value &v = parameters[x->initializer];
-    if (!v) v = GetOp::create(builder, loc(), type(x), FlatSymbolRefAttr::get(builder.getContext(), x->initializer));
+    if (!v)
+      v = GetOp::create(builder, loc(), type(x), FlatSymbolRefAttr::get(builder.getContext(), x->initializer));
     return x->value = v;
   }
   return constantValue(*host(x));
 }
 
 Value Emitter::broadcastValue(const Ref &x, const Dims &dims) {
-  if (x->dims == dims) return value(x);
+  if (x->dims == dims)
+    return value(x);
   if (Host h = host(x)) {
     Host small = host::compress(*h);
-    if (small->size() == 1 && countElements(dims) > 0) return splatValue(*small, dims);
-    if (small->dims != h->dims) return broadcastValue(constant(small), dims);
+    if (small->size() == 1 && countElements(dims) > 0)
+      return splatValue(*small, dims);
+    if (small->dims != h->dims)
+      return broadcastValue(constant(small), dims);
   }
   // Dimensions that grow are dropped first.
   Dims kept, into;
   int64_t lead = static_cast<int64_t>(dims.size()) - x->rank();
   for (int64_t d = 0; d < x->rank(); ++d) {
-    if (x->dims[d] == 1 && dims[lead + d] != 1) continue;
+    if (x->dims[d] == 1 && dims[lead + d] != 1)
+      continue;
     kept.push_back(x->dims[d]);
     into.push_back(lead + d);
   }
   Value v = value(reshape(x, kept));
-  if (kept == dims) return v;
+  if (kept == dims)
+    return v;
   return BroadcastOp::create(builder, loc(), type(x->type, dims), v, into);
 }
 
@@ -165,15 +178,18 @@ Dims Emitter::broadcastDims(const Dims &a, const Dims &b) {
 }
 
 Ref Emitter::reshape(const Ref &x, const Dims &dims) {
-  if (x->dims == dims) return x;
+  if (x->dims == dims)
+    return x;
   if (countElements(dims) != countElements(x->dims))
     throw Invalid("a tensor of shape " + printDims(x->dims) + " has no shape " + printDims(dims));
-  if (Host h = host(x)) return constant(host::reshape(*h, dims));
+  if (Host h = host(x))
+    return constant(host::reshape(*h, dims));
   return computed(ReshapeOp::create(builder, loc(), type(x->type, dims), value(x)), x->type);
 }
 
 Ref Emitter::transpose(const Ref &x, const Dims &perm) {
-  if (std::is_sorted(perm.begin(), perm.end())) return x;
+  if (std::is_sorted(perm.begin(), perm.end()))
+    return x;
   Dims dims, strides, from = rowMajorStrides(x->dims);
   for (int64_t p : perm) {
     dims.push_back(x->dims[p]);
@@ -185,7 +201,8 @@ Ref Emitter::transpose(const Ref &x, const Dims &perm) {
 }
 
 Ref Emitter::broadcast(const Ref &x, const Dims &dims) {
-  if (x->dims == dims) return x;
+  if (x->dims == dims)
+    return x;
   if (broadcastDims(x->dims, dims) != dims)
     throw Invalid("shape " + printDims(x->dims) + " does not broadcast to " + printDims(dims));
   if (Host h = host(x)) {
@@ -198,7 +215,8 @@ Ref Emitter::broadcast(const Ref &x, const Dims &dims) {
 }
 
 Ref Emitter::slice(const Ref &x, const Dims &starts, const Dims &steps, const Dims &sizes) {
-  if (sizes == x->dims && std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s >= 1; })) return x;
+  if (sizes == x->dims && std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s >= 1; }))
+    return x;
   if (Host h = host(x)) {
     Dims strides = rowMajorStrides(x->dims);
     int64_t offset = 0;
@@ -212,15 +230,18 @@ Ref Emitter::slice(const Ref &x, const Dims &starts, const Dims &steps, const Di
   Ref from = x;
   Dims at = starts, by = steps;
   for (int64_t d = 0; d < x->rank(); ++d) {
-    if (steps[d] > 0) continue;
+    if (steps[d] > 0)
+      continue;
     // Backward steps: by index.
     std::vector<int64_t> indices;
-    for (int64_t i = 0; i < sizes[d]; ++i) indices.push_back(starts[d] + i * steps[d]);
+    for (int64_t i = 0; i < sizes[d]; ++i)
+      indices.push_back(starts[d] + i * steps[d]);
     from = gather(from, ints(indices), d);
     at[d] = 0;
     by[d] = 1;
   }
-  if (from->dims == sizes) return from;
+  if (from->dims == sizes)
+    return from;
   return computed(SliceOp::create(builder, loc(), type(x->type, sizes), value(from), at, by), x->type);
 }
 
@@ -228,17 +249,19 @@ Ref Emitter::concat(std::vector<Ref> xs, int64_t axis) {
   // Parts without elements only matter when there are no others.
   if (std::any_of(xs.begin(), xs.end(), [](const Ref &x) { return countElements(x->dims); }))
     std::erase_if(xs, [&](const Ref &x) { return x->dims[axis] == 0; });
-  if (xs.size() == 1) return xs[0];
+  if (xs.size() == 1)
+    return xs[0];
   Dims dims = xs[0]->dims;
   dims[axis] = 0;
   bool allKnown = true;
   for (const Ref &x : xs) {
     sameTypes("Concat", xs[0], x);
     Dims expected = xs[0]->dims;
-    if (x->rank() == xs[0]->rank()) expected[axis] = x->dims[axis];
+    if (x->rank() == xs[0]->rank())
+      expected[axis] = x->dims[axis];
     if (x->dims != expected)
-      throw Invalid("shapes " + printDims(xs[0]->dims) + " and " + printDims(x->dims) + " do not concatenate along axis " +
-                    std::to_string(axis));
+      throw Invalid("shapes " + printDims(xs[0]->dims) + " and " + printDims(x->dims) +
+                    " do not concatenate along axis " + std::to_string(axis));
     dims[axis] += x->dims[axis];
     allKnown &= known(x);
   }
@@ -253,12 +276,14 @@ Ref Emitter::concat(std::vector<Ref> xs, int64_t axis) {
     return remember(k, [&] { return host::concat(hosts, axis); });
   }
   SmallVector<Value> values;
-  for (const Ref &x : xs) values.push_back(value(x));
+  for (const Ref &x : xs)
+    values.push_back(value(x));
   return computed(ConcatOp::create(builder, loc(), type(xs[0]->type, dims), values, axis), xs[0]->type);
 }
 
 Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
-  if (isFloat(indices->type) || isBool(indices->type)) throw Invalid("indices of type " + elementName(indices->type));
+  if (isFloat(indices->type) || isBool(indices->type))
+    throw Invalid("indices of type " + elementName(indices->type));
   int64_t n = x->dims[axis];
   Dims dims(x->dims.begin(), x->dims.begin() + axis);
   dims.insert(dims.end(), indices->dims.begin(), indices->dims.end());
@@ -268,8 +293,10 @@ Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
     for (int64_t &i : values) {
       if (i < -n || i >= n)
         throw Invalid("index " + std::to_string(i) + " leaves a dimension of size " + std::to_string(n) +
-                      " of a table of shape " + printDims(x->dims) + "; if it follows from a --dim, give a smaller size");
-      if (i < 0) i += n;
+                      " of a table of shape " + printDims(x->dims) +
+                      "; if it follows from a --dim, give a smaller size");
+      if (i < 0)
+        i += n;
     }
     if (Host h = host(x)) {
       Dims axisKey{axis};
@@ -290,14 +317,19 @@ Ref Emitter::gather(const Ref &x, const Ref &indices, int64_t axis) {
 }
 
 Ref Emitter::pad(const Ref &x, const Dims &low, const Dims &dims, double v) {
-  if (x->dims == dims) return x;
-  if (Host h = host(x)) return constant(host::pad(*h, low, dims, v));
-  return computed(PadOp::create(builder, loc(), type(x->type, dims), value(x), low, Dims(dims.size(), 1), llvm::APFloat(v)), x->type);
+  if (x->dims == dims)
+    return x;
+  if (Host h = host(x))
+    return constant(host::pad(*h, low, dims, v));
+  return computed(
+      PadOp::create(builder, loc(), type(x->type, dims), value(x), low, Dims(dims.size(), 1), llvm::APFloat(v)),
+      x->type);
 }
 
 void Emitter::sameTypes(const char *what, const Ref &a, const Ref &b) {
   if (a->type != b->type)
-    throw Invalid(std::string(what) + " has operands of types " + elementName(a->type) + " and " + elementName(b->type));
+    throw Invalid(std::string(what) + " has operands of types " + elementName(a->type) + " and " +
+                  elementName(b->type));
 }
 
 } // namespace msamp::frontend

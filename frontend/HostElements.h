@@ -29,16 +29,21 @@ inline uint16_t floatToHalfBits(float value, bool brain) {
 }
 
 // Float to integer as hardware does it, but defined everywhere: truncates, saturates, NaN is the least value.
-template <class To, class From> To convertElement(From v) {
+template <class To, class From>
+To convertElement(From v) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    if (std::isnan(v)) return std::numeric_limits<To>::min();
-    if (v >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
-    if (v <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+    if (std::isnan(v))
+      return std::numeric_limits<To>::min();
+    if (v >= static_cast<From>(std::numeric_limits<To>::max()))
+      return std::numeric_limits<To>::max();
+    if (v <= static_cast<From>(std::numeric_limits<To>::min()))
+      return std::numeric_limits<To>::min();
   }
   return static_cast<To>(v);
 }
 
-template <class T> std::vector<T> loadElements(const HostTensor &t) {
+template <class T>
+std::vector<T> loadElements(const HostTensor &t) {
   std::vector<T> out(t.size());
   auto from = [&](auto sample) {
     using S = decltype(sample);
@@ -50,18 +55,39 @@ template <class T> std::vector<T> loadElements(const HostTensor &t) {
   };
   using P = onnx::TensorProto;
   switch (t.type) {
-  case P::FLOAT: from(float()); break;
-  case P::DOUBLE: from(double()); break;
-  case P::INT64: from(int64_t()); break;
-  case P::INT32: from(int32_t()); break;
-  case P::INT16: from(int16_t()); break;
-  case P::INT8: from(int8_t()); break;
-  case P::UINT64: from(uint64_t()); break;
-  case P::UINT32: from(uint32_t()); break;
-  case P::UINT16: from(uint16_t()); break;
-  case P::UINT8: from(uint8_t()); break;
+  case P::FLOAT:
+    from(float());
+    break;
+  case P::DOUBLE:
+    from(double());
+    break;
+  case P::INT64:
+    from(int64_t());
+    break;
+  case P::INT32:
+    from(int32_t());
+    break;
+  case P::INT16:
+    from(int16_t());
+    break;
+  case P::INT8:
+    from(int8_t());
+    break;
+  case P::UINT64:
+    from(uint64_t());
+    break;
+  case P::UINT32:
+    from(uint32_t());
+    break;
+  case P::UINT16:
+    from(uint16_t());
+    break;
+  case P::UINT8:
+    from(uint8_t());
+    break;
   case P::BOOL:
-    for (size_t i = 0; i < out.size(); ++i) out[i] = t.data[i] != 0;
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = t.data[i] != 0;
     break;
   default:
     for (size_t i = 0; i < out.size(); ++i) {
@@ -73,7 +99,8 @@ template <class T> std::vector<T> loadElements(const HostTensor &t) {
   return out;
 }
 
-template <class T> void storeElements(int type, const std::vector<T> &values, char *p) {
+template <class T>
+void storeElements(int type, const std::vector<T> &values, char *p) {
   auto to = [&](auto sample) {
     using S = decltype(sample);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -83,18 +110,39 @@ template <class T> void storeElements(int type, const std::vector<T> &values, ch
   };
   using P = onnx::TensorProto;
   switch (type) {
-  case P::FLOAT: to(float()); break;
-  case P::DOUBLE: to(double()); break;
-  case P::INT64: to(int64_t()); break;
-  case P::INT32: to(int32_t()); break;
-  case P::INT16: to(int16_t()); break;
-  case P::INT8: to(int8_t()); break;
-  case P::UINT64: to(uint64_t()); break;
-  case P::UINT32: to(uint32_t()); break;
-  case P::UINT16: to(uint16_t()); break;
-  case P::UINT8: to(uint8_t()); break;
+  case P::FLOAT:
+    to(float());
+    break;
+  case P::DOUBLE:
+    to(double());
+    break;
+  case P::INT64:
+    to(int64_t());
+    break;
+  case P::INT32:
+    to(int32_t());
+    break;
+  case P::INT16:
+    to(int16_t());
+    break;
+  case P::INT8:
+    to(int8_t());
+    break;
+  case P::UINT64:
+    to(uint64_t());
+    break;
+  case P::UINT32:
+    to(uint32_t());
+    break;
+  case P::UINT16:
+    to(uint16_t());
+    break;
+  case P::UINT8:
+    to(uint8_t());
+    break;
   case P::BOOL:
-    for (size_t i = 0; i < values.size(); ++i) p[i] = values[i] != T(0);
+    for (size_t i = 0; i < values.size(); ++i)
+      p[i] = values[i] != T(0);
     break;
   default:
     for (size_t i = 0; i < values.size(); ++i) {
@@ -105,10 +153,13 @@ template <class T> void storeElements(int type, const std::vector<T> &values, ch
 }
 
 // Calls f with a value of the type in which elements of the ONNX type are computed.
-template <class F> auto withComputeType(int onnxType, F f) {
+template <class F>
+auto withComputeType(int onnxType, F f) {
   using P = onnx::TensorProto;
-  if (onnxType == P::DOUBLE) return f(double());
-  if (onnxType == P::FLOAT || onnxType == P::FLOAT16 || onnxType == P::BFLOAT16) return f(float());
+  if (onnxType == P::DOUBLE)
+    return f(double());
+  if (onnxType == P::FLOAT || onnxType == P::FLOAT16 || onnxType == P::BFLOAT16)
+    return f(float());
   return f(int64_t());
 }
 

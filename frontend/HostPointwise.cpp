@@ -7,95 +7,151 @@
 namespace msamp::frontend::host {
 namespace {
 
-template <class T> Host store(int type, const Dims &dims, const std::vector<T> &values) {
+template <class T>
+Host store(int type, const Dims &dims, const std::vector<T> &values) {
   return makeHost(type, dims, [&](char *p) { storeElements(type, values, p); });
 }
 
-template <class T> T wrap(uint64_t v) { return static_cast<T>(v); }
+template <class T>
+T wrap(uint64_t v) {
+  return static_cast<T>(v);
+}
 
-template <class T> T unaryOf(Unary kind, T x) {
+template <class T>
+T unaryOf(Unary kind, T x) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (kind) {
-    case Unary::Neg: return -x;
-    case Unary::Abs: return std::fabs(x);
-    case Unary::Sqrt: return std::sqrt(x);
-    case Unary::Exp: return std::exp(x);
-    case Unary::Log: return std::log(x);
-    case Unary::Sin: return std::sin(x);
-    case Unary::Cos: return std::cos(x);
-    case Unary::Tan: return std::tan(x);
-    case Unary::Tanh: return std::tanh(x);
-    case Unary::Erf: return std::erf(x);
-    case Unary::Floor: return std::floor(x);
-    case Unary::Ceil: return std::ceil(x);
-    case Unary::Round: return std::nearbyint(x);
-    case Unary::Sign: return x > 0 ? T(1) : x < 0 ? T(-1) : x;
-    default: return x;
+    case Unary::Neg:
+      return -x;
+    case Unary::Abs:
+      return std::fabs(x);
+    case Unary::Sqrt:
+      return std::sqrt(x);
+    case Unary::Exp:
+      return std::exp(x);
+    case Unary::Log:
+      return std::log(x);
+    case Unary::Sin:
+      return std::sin(x);
+    case Unary::Cos:
+      return std::cos(x);
+    case Unary::Tan:
+      return std::tan(x);
+    case Unary::Tanh:
+      return std::tanh(x);
+    case Unary::Erf:
+      return std::erf(x);
+    case Unary::Floor:
+      return std::floor(x);
+    case Unary::Ceil:
+      return std::ceil(x);
+    case Unary::Round:
+      return std::nearbyint(x);
+    case Unary::Sign:
+      return x > 0 ? T(1) : x < 0 ? T(-1) : x;
+    default:
+      return x;
     }
   } else {
     switch (kind) {
-    case Unary::Neg: return wrap<T>(-static_cast<uint64_t>(x));
-    case Unary::Abs: return x < 0 ? wrap<T>(-static_cast<uint64_t>(x)) : x;
-    case Unary::Not: return !x;
-    case Unary::Sign: return (x > 0) - (x < 0);
-    default: return x;
+    case Unary::Neg:
+      return wrap<T>(-static_cast<uint64_t>(x));
+    case Unary::Abs:
+      return x < 0 ? wrap<T>(-static_cast<uint64_t>(x)) : x;
+    case Unary::Not:
+      return !x;
+    case Unary::Sign:
+      return (x > 0) - (x < 0);
+    default:
+      return x;
     }
   }
 }
 
 int64_t powInt(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+  if (exponent < 0)
+    return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
   uint64_t result = 1, b = base;
   for (; exponent; exponent >>= 1, b *= b)
-    if (exponent & 1) result *= b;
+    if (exponent & 1)
+      result *= b;
   return result;
 }
 
-template <class T> T binaryOf(Binary kind, T a, T b) {
+template <class T>
+T binaryOf(Binary kind, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (kind) {
-    case Binary::Add: return a + b;
-    case Binary::Sub: return a - b;
-    case Binary::Mul: return a * b;
-    case Binary::Div: return a / b;
-    case Binary::FMod: return std::fmod(a, b);
-    case Binary::Mod: return a - b * std::floor(a / b);
-    case Binary::Pow: return std::pow(a, b);
-    case Binary::Max: return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
-    case Binary::Min: return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
-    default: return a;
+    case Binary::Add:
+      return a + b;
+    case Binary::Sub:
+      return a - b;
+    case Binary::Mul:
+      return a * b;
+    case Binary::Div:
+      return a / b;
+    case Binary::FMod:
+      return std::fmod(a, b);
+    case Binary::Mod:
+      return a - b * std::floor(a / b);
+    case Binary::Pow:
+      return std::pow(a, b);
+    case Binary::Max:
+      return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+    case Binary::Min:
+      return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
+    default:
+      return a;
     }
   } else {
     uint64_t ua = a, ub = b;
     switch (kind) {
-    case Binary::Add: return wrap<T>(ua + ub);
-    case Binary::Sub: return wrap<T>(ua - ub);
-    case Binary::Mul: return wrap<T>(ua * ub);
-    case Binary::Div: return b == 0 ? 0 : b == -1 ? wrap<T>(-ua) : a / b;
-    case Binary::FMod: return b == 0 || b == -1 ? 0 : a % b;
+    case Binary::Add:
+      return wrap<T>(ua + ub);
+    case Binary::Sub:
+      return wrap<T>(ua - ub);
+    case Binary::Mul:
+      return wrap<T>(ua * ub);
+    case Binary::Div:
+      return b == 0 ? 0 : b == -1 ? wrap<T>(-ua) : a / b;
+    case Binary::FMod:
+      return b == 0 || b == -1 ? 0 : a % b;
     case Binary::Mod: {
-      if (b == 0 || b == -1) return 0;
+      if (b == 0 || b == -1)
+        return 0;
       T r = a % b;
       return r && ((r < 0) != (b < 0)) ? r + b : r;
     }
-    case Binary::Pow: return powInt(a, b);
-    case Binary::Max: return std::max(a, b);
-    case Binary::Min: return std::min(a, b);
-    case Binary::And: return a && b;
-    case Binary::Or: return a || b;
-    case Binary::Xor: return (a != 0) != (b != 0);
+    case Binary::Pow:
+      return powInt(a, b);
+    case Binary::Max:
+      return std::max(a, b);
+    case Binary::Min:
+      return std::min(a, b);
+    case Binary::And:
+      return a && b;
+    case Binary::Or:
+      return a || b;
+    case Binary::Xor:
+      return (a != 0) != (b != 0);
     }
     return a;
   }
 }
 
-template <class T> bool compareOf(Compare kind, T a, T b) {
+template <class T>
+bool compareOf(Compare kind, T a, T b) {
   switch (kind) {
-  case Compare::Equal: return a == b;
-  case Compare::Less: return a < b;
-  case Compare::LessOrEqual: return a <= b;
-  case Compare::Greater: return a > b;
-  case Compare::GreaterOrEqual: return a >= b;
+  case Compare::Equal:
+    return a == b;
+  case Compare::Less:
+    return a < b;
+  case Compare::LessOrEqual:
+    return a <= b;
+  case Compare::Greater:
+    return a > b;
+  case Compare::GreaterOrEqual:
+    return a >= b;
   }
   return false;
 }
@@ -109,10 +165,12 @@ Host unary(Unary kind, const HostTensor &x) {
     if (kind == Unary::IsNaN) {
       std::vector<int64_t> nan(v.size());
       if constexpr (std::is_floating_point_v<T>)
-        for (size_t i = 0; i < v.size(); ++i) nan[i] = std::isnan(v[i]);
+        for (size_t i = 0; i < v.size(); ++i)
+          nan[i] = std::isnan(v[i]);
       return store(onnx::TensorProto::BOOL, x.dims, nan);
     }
-    for (T &e : v) e = unaryOf(kind, e);
+    for (T &e : v)
+      e = unaryOf(kind, e);
     return store(x.type, x.dims, v);
   });
 }
@@ -121,7 +179,8 @@ Host binary(Binary kind, const HostTensor &a, const HostTensor &b) {
   return withComputeType(a.type, [&](auto sample) {
     using T = decltype(sample);
     auto x = loadElements<T>(a), y = loadElements<T>(b);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = binaryOf(kind, x[i], y[i]);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = binaryOf(kind, x[i], y[i]);
     return store(a.type, a.dims, x);
   });
 }
@@ -131,7 +190,8 @@ Host compare(Compare kind, const HostTensor &a, const HostTensor &b) {
     using T = decltype(sample);
     auto x = loadElements<T>(a), y = loadElements<T>(b);
     return makeHost(onnx::TensorProto::BOOL, a.dims, [&](char *p) {
-      for (size_t i = 0; i < x.size(); ++i) p[i] = compareOf(kind, x[i], y[i]);
+      for (size_t i = 0; i < x.size(); ++i)
+        p[i] = compareOf(kind, x[i], y[i]);
     });
   });
 }
@@ -145,7 +205,8 @@ Host select(const HostTensor &condition, const HostTensor &a, const HostTensor &
 }
 
 Host cast(const HostTensor &x, int type) {
-  if (x.type == type) return std::make_shared<HostTensor>(x);
+  if (x.type == type)
+    return std::make_shared<HostTensor>(x);
   // Doubles are read as doubles: one rounding to the target.
   return withComputeType(x.type, [&](auto sample) { return store(type, x.dims, loadElements<decltype(sample)>(x)); });
 }
@@ -154,25 +215,33 @@ Host reduce(Reduction kind, const HostTensor &x, const Dims &axes) {
   Dims dims;
   Dims outStride(x.dims.size(), 0);
   for (size_t d = 0; d < x.dims.size(); ++d)
-    if (!std::count(axes.begin(), axes.end(), static_cast<int64_t>(d))) dims.push_back(x.dims[d]);
+    if (!std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)))
+      dims.push_back(x.dims[d]);
   Dims strides = rowMajorStrides(dims);
   for (size_t d = 0, k = 0; d < x.dims.size(); ++d)
-    if (!std::count(axes.begin(), axes.end(), static_cast<int64_t>(d))) outStride[d] = strides[k++];
+    if (!std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)))
+      outStride[d] = strides[k++];
   return withComputeType(x.type, [&](auto sample) {
     using T = decltype(sample);
     using Acc = std::conditional_t<std::is_floating_point_v<T>, double, T>;
     Acc initial = 0;
-    if (kind == Reduction::Max) initial = std::numeric_limits<Acc>::has_infinity ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::lowest();
-    if (kind == Reduction::Min) initial = std::numeric_limits<Acc>::has_infinity ? std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::max();
+    if (kind == Reduction::Max)
+      initial = std::numeric_limits<Acc>::has_infinity ? -std::numeric_limits<Acc>::infinity()
+                                                       : std::numeric_limits<Acc>::lowest();
+    if (kind == Reduction::Min)
+      initial = std::numeric_limits<Acc>::has_infinity ? std::numeric_limits<Acc>::infinity()
+                                                       : std::numeric_limits<Acc>::max();
     std::vector<Acc> acc(countElements(dims), initial);
     auto v = loadElements<T>(x);
     Dims index(x.dims.size(), 0);
     for (size_t e = 0; e < v.size(); ++e) {
       int64_t at = 0;
-      for (size_t d = 0; d < index.size(); ++d) at += index[d] * outStride[d];
+      for (size_t d = 0; d < index.size(); ++d)
+        at += index[d] * outStride[d];
       Binary op = kind == Reduction::Sum ? Binary::Add : kind == Reduction::Max ? Binary::Max : Binary::Min;
       acc[at] = binaryOf<Acc>(op, acc[at], v[e]);
-      for (size_t d = index.size(); d-- > 0 && ++index[d] == x.dims[d];) index[d] = 0;
+      for (size_t d = index.size(); d-- > 0 && ++index[d] == x.dims[d];)
+        index[d] = 0;
     }
     return store(x.type, dims, acc);
   });

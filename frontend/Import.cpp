@@ -26,9 +26,11 @@ struct Parameter {
 using Parameters = std::map<std::string, Parameter>;
 
 std::string nodeName(const onnx::NodeProto &n) {
-  if (!n.name().empty()) return n.name();
+  if (!n.name().empty())
+    return n.name();
   for (const auto &output : n.output())
-    if (!output.empty()) return n.op_type() + ":" + output;
+    if (!output.empty())
+      return n.op_type() + ":" + output;
   return n.op_type();
 }
 
@@ -41,14 +43,16 @@ public:
     auto model = parseModel(path);
     weights.emplace(path, model);
     for (const auto &t : model->graph().initializer()) {
-      if (!initializers.try_emplace(t.name(), InitializerType{t.data_type(), {t.dims().begin(), t.dims().end()}}).second)
+      if (!initializers.try_emplace(t.name(), InitializerType{t.data_type(), {t.dims().begin(), t.dims().end()}})
+               .second)
         throw Error(kBadData, path + ": two initializers are named " + t.name());
       names.insert(t.name());
       order.push_back(t.name());
     }
     prepared = prepareGraph(path, *model);
     for (const auto &o : prepared.opset_import())
-      if (o.domain().empty() || o.domain() == "ai.onnx") opset = o.version();
+      if (o.domain().empty() || o.domain() == "ai.onnx")
+        opset = o.version();
     inputs = bindInputs(path, prepared.graph(), names, options.dims);
     findLive();
     reportUnknownOps();
@@ -57,7 +61,8 @@ public:
       chooseParameters();
       size_t before = demoted.size();
       OwningOpRef<ModuleOp> module = translate();
-      if (demoted.size() == before) return module;
+      if (demoted.size() == before)
+        return module;
     }
   }
 
@@ -67,19 +72,23 @@ private:
   // Nodes that an output depends on.
   void findLive() {
     std::set<std::string> needed;
-    for (const auto &output : graph().output()) needed.insert(output.name());
+    for (const auto &output : graph().output())
+      needed.insert(output.name());
     live.assign(graph().node_size(), false);
     for (int i = graph().node_size(); i-- > 0;) {
       const auto &n = graph().node(i);
-      for (const auto &output : n.output()) live[i] = live[i] || needed.count(output);
-      if (live[i]) needed.insert(n.input().begin(), n.input().end());
+      for (const auto &output : n.output())
+        live[i] = live[i] || needed.count(output);
+      if (live[i])
+        needed.insert(n.input().begin(), n.input().end());
     }
   }
 
   void fail(const std::vector<std::string> &problems) {
     std::string message = path + ": " + std::to_string(problems.size()) +
                           (problems.size() == 1 ? " node is not supported:" : " nodes are not supported:");
-    for (const auto &p : problems) message += "\n  " + p;
+    for (const auto &p : problems)
+      message += "\n  " + p;
     throw Error(kBadData, message);
   }
 
@@ -89,18 +98,24 @@ private:
     for (int i = 0; i < graph().node_size(); ++i) {
       const auto &n = graph().node(i);
       bool standard = n.domain().empty() || n.domain() == "ai.onnx";
-      if (!live[i]) continue;
+      if (!live[i])
+        continue;
       std::string reason;
       if (standard && translators().count(n.op_type())) {
-        if (n.op_type() == "Conv") reason = overlappingWindows(n);
-        if (reason.empty()) continue;
+        if (n.op_type() == "Conv")
+          reason = overlappingWindows(n);
+        if (reason.empty())
+          continue;
       }
-      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type() + (reason.empty() ? "" : ": " + reason));
+      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type() +
+                         (reason.empty() ? "" : ": " + reason));
     }
-    if (!problems.empty()) fail(problems);
+    if (!problems.empty())
+      fail(problems);
   }
 
-  std::vector<std::pair<std::string, std::regex>> compile(const std::vector<std::string> &list, const char *flag) const {
+  std::vector<std::pair<std::string, std::regex>> compile(const std::vector<std::string> &list,
+                                                          const char *flag) const {
     std::vector<std::pair<std::string, std::regex>> out;
     for (const auto &text : list) {
       try {
@@ -109,28 +124,35 @@ private:
         throw Error(kUsage, std::string(flag) + " \"" + text + "\" is not a regular expression: " + e.what());
       }
       bool any = false;
-      for (const auto &[name, type] : initializers) any |= isFloat(type.type) && std::regex_search(name, out.back().second);
-      if (!any) throw Error(kUsage, std::string(flag) + " \"" + text + "\" matches no floating-point initializer of " + path);
+      for (const auto &[name, type] : initializers)
+        any |= isFloat(type.type) && std::regex_search(name, out.back().second);
+      if (!any)
+        throw Error(kUsage, std::string(flag) + " \"" + text + "\" matches no floating-point initializer of " + path);
     }
     return out;
   }
 
   void chooseParameters() {
     parameters.clear();
-    for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted)) parameters[name] = {role, true};
+    for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted))
+      parameters[name] = {role, true};
     for (const auto &[text, regex] : compile(options.freeze, "--freeze"))
       for (auto &[name, parameter] : parameters)
-        if (std::regex_search(name, regex)) parameter.trained = false;
+        if (std::regex_search(name, regex))
+          parameter.trained = false;
     for (const auto &[text, regex] : compile(options.train, "--train"))
       for (const auto &[name, type] : initializers) {
-        if (!isFloat(type.type) || !std::regex_search(name, regex)) continue;
+        if (!isFloat(type.type) || !std::regex_search(name, regex))
+          continue;
         // What has no role by its use is drawn like a table, or starts from 0, by its rank.
-        auto [it, added] = parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
+        auto [it, added] =
+            parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
         it->second.trained = true;
       }
     // Parameters that keep their values need them.
     for (const auto &[name, parameter] : parameters)
-      if (!options.initStddev || !parameter.trained) weights->check(name);
+      if (!options.initStddev || !parameter.trained)
+        weights->check(name);
   }
 
   OwningOpRef<ModuleOp> translate() {
@@ -139,7 +161,8 @@ private:
     OpBuilder builder(&context);
     (*module)->removeAttr("sym_name");
     (*module)->setAttr("msamp.source", builder.getStringAttr(path));
-    if (digest.empty()) digest = sha256OfFile(path);
+    if (digest.empty())
+      digest = sha256OfFile(path);
     (*module)->setAttr("msamp.source_sha256", builder.getStringAttr(digest));
 
     builder.setInsertionPointToEnd(module->getBody());
@@ -151,12 +174,14 @@ private:
     std::map<std::string, Ref> values;
     for (const auto &[name, type] : initializers) {
       values[name] = e.initializer(name, type.type, type.dims);
-      if (parameters.count(name)) e.setParameter(name);
+      if (parameters.count(name))
+        e.setParameter(name);
     }
     SmallVector<Type> argumentTypes;
     for (const auto &input : graph().input()) {
       auto it = inputs.find(input.name());
-      if (it == inputs.end()) continue;
+      if (it == inputs.end())
+        continue;
       Location loc = NameLoc::get(builder.getStringAttr(input.name()));
       argumentTypes.push_back(e.type(it->second.type, it->second.dims));
       values[input.name()] = e.computed(body->addArgument(argumentTypes.back(), loc), it->second.type);
@@ -168,7 +193,8 @@ private:
     for (int i = 0; i < graph().output_size(); ++i) {
       const auto &output = graph().output(i);
       Ref r = values[output.name()];
-      if (!r) throw Error(kBadData, path + ": nothing computes the output " + output.name());
+      if (!r)
+        throw Error(kBadData, path + ": nothing computes the output " + output.name());
       checkOutput(path, graph(), i, r->dims, options.dims);
       e.setLocation(NameLoc::get(builder.getStringAttr(output.name())));
       results.push_back(e.value(r));
@@ -179,7 +205,8 @@ private:
     StringAttr nameAttr = builder.getStringAttr("msamp.name");
     unsigned at = 0;
     for (const auto &input : graph().input())
-      if (inputs.count(input.name())) function.setArgAttr(at++, nameAttr, builder.getStringAttr(input.name()));
+      if (inputs.count(input.name()))
+        function.setArgAttr(at++, nameAttr, builder.getStringAttr(input.name()));
     for (int i = 0; i < graph().output_size(); ++i)
       function.setResultAttr(i, nameAttr, builder.getStringAttr(graph().output(i).name()));
 
@@ -192,7 +219,8 @@ private:
     std::vector<std::string> problems;
     std::set<std::string> poisoned; // outputs of nodes that failed
     for (int i = 0; i < graph().node_size(); ++i) {
-      if (!live[i]) continue;
+      if (!live[i])
+        continue;
       const auto &n = graph().node(i);
       NodeContext c(e, n, opset, *weights);
       bool skip = false;
@@ -214,28 +242,34 @@ private:
         } catch (const Invalid &bad) {
           throw Error(kBadData, path + ": node " + nodeName(n) + " (" + n.op_type() + "): " + bad.what());
         } catch (const std::out_of_range &) {
-          throw Error(kBadData, path + ": node " + nodeName(n) + " (" + n.op_type() + "): an operand has too few values");
+          throw Error(kBadData,
+                      path + ": node " + nodeName(n) + " (" + n.op_type() + "): an operand has too few values");
         }
       }
       for (int o = 0; o < n.output_size(); ++o) {
-        if (n.output(o).empty()) continue;
+        if (n.output(o).empty())
+          continue;
         if (!skip && o < static_cast<int>(c.outputs.size()) && c.outputs[o])
           values[n.output(o)] = c.outputs[o];
         else
           poisoned.insert(n.output(o));
       }
     }
-    if (!problems.empty()) fail(problems);
+    if (!problems.empty())
+      fail(problems);
   }
 
   // A scale or bias has the size of the last dimension of what it meets; an outer product with a constant has not.
   void noteMisfits(const onnx::NodeProto &n, const std::vector<Ref> &in) {
-    if (n.op_type() != "Mul" && n.op_type() != "Add") return;
+    if (n.op_type() != "Mul" && n.op_type() != "Add")
+      return;
     for (int i = 0; i < 2 && in.size() == 2; ++i) {
       const Ref &v = in[i], &other = in[1 - i];
-      if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer)) continue;
+      if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer))
+        continue;
       ParameterRole role = parameters.at(v->initializer).role;
-      if ((role == ParameterRole::Scale || role == ParameterRole::Bias) && (other->dims.empty() || other->dims.back() != v->dims.back()))
+      if ((role == ParameterRole::Scale || role == ParameterRole::Bias) &&
+          (other->dims.empty() || other->dims.back() != v->dims.back()))
         demoted.insert(v->initializer);
     }
   }
@@ -246,13 +280,15 @@ private:
     function.walk([&](GetOp get) { read.insert(get.getParam().str()); });
     OpBuilder builder(function);
     for (const auto &name : order) {
-      if (!read.count(name)) continue;
+      if (!read.count(name))
+        continue;
       const Parameter &p = parameters.at(name);
       const InitializerType &type = initializers.at(name);
       FloatAttr init;
-      if (options.initStddev && p.trained) init = builder.getF64FloatAttr(*options.initStddev);
-      ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, e.type(type.type, type.dims), p.role, p.trained, init,
-                          ArrayAttr(), StateClassAttr());
+      if (options.initStddev && p.trained)
+        init = builder.getF64FloatAttr(*options.initStddev);
+      ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, e.type(type.type, type.dims),
+                          p.role, p.trained, init, ArrayAttr(), StateClassAttr());
     }
   }
 
@@ -260,11 +296,13 @@ private:
     std::string messages;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
       std::string node;
-      if (auto loc = dyn_cast<NameLoc>(d.getLocation())) node = "node " + loc.getName().str() + ": ";
+      if (auto loc = dyn_cast<NameLoc>(d.getLocation()))
+        node = "node " + loc.getName().str() + ": ";
       messages += "\n  " + node + d.str();
       return success();
     });
-    if (failed(verify(module))) throw Error(kBadData, path + ": types or shapes in the graph contradict one another:" + messages);
+    if (failed(verify(module)))
+      throw Error(kBadData, path + ": types or shapes in the graph contradict one another:" + messages);
   }
 
   const std::string path;

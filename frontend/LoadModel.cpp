@@ -29,9 +29,11 @@ void silenceProtobuf() {
 }
 
 bool staysInGraph(const onnx::TensorProto &t) {
-  if (t.data_location() == onnx::TensorProto::EXTERNAL) return false;
+  if (t.data_location() == onnx::TensorProto::EXTERNAL)
+    return false;
   size_t bytes = elementSize(t.data_type());
-  for (int64_t d : t.dims()) bytes *= d;
+  for (int64_t d : t.dims())
+    bytes *= d;
   return bytes <= kSmallInitializer;
 }
 
@@ -48,9 +50,11 @@ onnx::ModelProto withoutWeights(const onnx::ModelProto &model) {
   *to.mutable_node() = from.node();
   *to.mutable_output() = from.output();
   std::set<std::string> initialized;
-  for (const auto &t : from.initializer()) initialized.insert(t.name());
+  for (const auto &t : from.initializer())
+    initialized.insert(t.name());
   for (const auto &input : from.input())
-    if (!initialized.count(input.name())) *to.add_input() = input;
+    if (!initialized.count(input.name()))
+      *to.add_input() = input;
   for (const auto &t : from.initializer()) {
     if (staysInGraph(t)) {
       *to.add_initializer() = t;
@@ -61,21 +65,25 @@ onnx::ModelProto withoutWeights(const onnx::ModelProto &model) {
     auto *type = input->mutable_type()->mutable_tensor_type();
     type->set_elem_type(t.data_type());
     auto *shape = type->mutable_shape();
-    for (int64_t d : t.dims()) shape->add_dim()->set_dim_value(d);
+    for (int64_t d : t.dims())
+      shape->add_dim()->set_dim_value(d);
   }
   return out;
 }
 
 bool sameInputs(const onnx::GraphProto &a, const onnx::GraphProto &b) {
-  if (a.input_size() != b.input_size()) return false;
+  if (a.input_size() != b.input_size())
+    return false;
   for (int i = 0; i < a.input_size(); ++i)
-    if (a.input(i).name() != b.input(i).name()) return false;
+    if (a.input(i).name() != b.input(i).name())
+      return false;
   return true;
 }
 
 int64_t opsetOf(const onnx::ModelProto &model) {
   for (const auto &o : model.opset_import())
-    if (o.domain().empty() || o.domain() == "ai.onnx") return o.version();
+    if (o.domain().empty() || o.domain() == "ai.onnx")
+      return o.version();
   return 0;
 }
 
@@ -84,11 +92,14 @@ int64_t opsetOf(const onnx::ModelProto &model) {
 std::shared_ptr<const onnx::ModelProto> parseModel(const std::string &path) {
   silenceProtobuf();
   auto file = MappedFile::open(path, kIo);
-  if (!file->size()) throw Error(kBadData, path + ": the file is empty, expected an ONNX model");
+  if (!file->size())
+    throw Error(kBadData, path + ": the file is empty, expected an ONNX model");
   if (file->size() > INT_MAX)
-    throw Error(kBadData, path + ": " + std::to_string(file->size()) + " bytes are more than an ONNX file can have (2 GiB); " +
+    throw Error(kBadData, path + ": " + std::to_string(file->size()) +
+                              " bytes are more than an ONNX file can have (2 GiB); " +
                               "save the weights as external data");
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(file->data()), static_cast<int>(file->size()));
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(file->data()),
+                                                static_cast<int>(file->size()));
   stream.SetTotalBytesLimit(INT_MAX);
   auto model = std::make_shared<onnx::ModelProto>();
   bool ok = model->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
@@ -117,14 +128,16 @@ onnx::ModelProto prepareGraph(const std::string &path, const onnx::ModelProto &m
   try {
     onnx::checker::check_model(graph, /*full_check=*/false, /*skip_opset_compatibility_check=*/false);
     // Before the conversion, which drops functions.
-    if (graph.functions_size()) onnx::inliner::InlineLocalFunctions(graph, /*convert_version=*/true);
+    if (graph.functions_size())
+      onnx::inliner::InlineLocalFunctions(graph, /*convert_version=*/true);
   } catch (const std::exception &e) {
     throw Error(kBadData, path + ": ONNX's checker refuses the model: " + e.what());
   }
   if (opset && opset < range.second) {
     try {
       onnx::ModelProto newer = onnx::version_conversion::ConvertVersion(graph, range.second);
-      if (newer.graph().node_size() && sameInputs(graph.graph(), newer.graph())) graph = std::move(newer);
+      if (newer.graph().node_size() && sameInputs(graph.graph(), newer.graph()))
+        graph = std::move(newer);
     } catch (const std::exception &) {
       // Translators know both spellings of the ops that changed since opset 11, so the model goes on as it is.
     }

@@ -13,7 +13,8 @@ namespace msamp::frontend {
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, int exitCode) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw Error(exitCode, path + ": cannot be opened: " + std::strerror(errno));
+  if (fd < 0)
+    throw Error(exitCode, path + ": cannot be opened: " + std::strerror(errno));
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     ::close(fd);
@@ -35,7 +36,8 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, int exitCo
 }
 
 MappedFile::~MappedFile() {
-  if (begin) munmap(const_cast<char *>(begin), length);
+  if (begin)
+    munmap(const_cast<char *>(begin), length);
 }
 
 } // namespace msamp::frontend

@@ -29,17 +29,20 @@ public:
       : graph(graph), live(live), initializers(initializers), demoted(demoted) {
     for (int i = 0; i < graph.node_size(); ++i)
       if (live[i])
-        for (const auto &name : graph.node(i).input()) consumers[name].push_back(&graph.node(i));
+        for (const auto &name : graph.node(i).input())
+          consumers[name].push_back(&graph.node(i));
     for (const auto &input : graph.input())
       if (!initializers.count(input.name()))
         kinds[input.name()] = isFloat(input.type().tensor_type().elem_type()) ? Kind::Activation : Kind::Data;
     for (const auto &[name, type] : initializers)
-      if (isFloat(type.type)) origins[name] = {name, true};
+      if (isFloat(type.type))
+        origins[name] = {name, true};
   }
 
   Roles run() {
     for (int i = 0; i < graph.node_size(); ++i)
-      if (live[i]) visit(graph.node(i));
+      if (live[i])
+        visit(graph.node(i));
     return roles;
   }
 
@@ -59,23 +62,28 @@ private:
   // Gives input i a role if it is an initializer (through views).
   bool assign(const onnx::NodeProto &n, int i, ParameterRole role) {
     const Origin *o = origin(n, i);
-    if (!o) return false;
+    if (!o)
+      return false;
     roles.try_emplace(o->name, role);
     return true;
   }
 
-  // Whether all that becomes of a value is to be multiplied: a rotary table. One that is added, or that a layer reads, is
-  // learned.
+  // Whether all that becomes of a value is to be multiplied: a rotary table. One that is added, or that a layer reads,
+  // is learned.
   bool onlyMultiplied(const std::string &name, int depth = 0) const {
     auto it = consumers.find(name);
-    if (it == consumers.end() || depth > 16) return false;
+    if (it == consumers.end() || depth > 16)
+      return false;
     for (const auto *n : it->second) {
-      if (n->op_type() == "Mul") continue;
-      bool view = isOneOf(n->op_type(), {"Reshape", "Unsqueeze", "Squeeze", "Transpose", "Cast", "Identity", "Slice", "Expand", "Concat",
-                                         "Split", "Flatten", "Tile", "Neg"});
-      if (!view) return false;
+      if (n->op_type() == "Mul")
+        continue;
+      bool view = isOneOf(n->op_type(), {"Reshape", "Unsqueeze", "Squeeze", "Transpose", "Cast", "Identity", "Slice",
+                                         "Expand", "Concat", "Split", "Flatten", "Tile", "Neg"});
+      if (!view)
+        return false;
       for (const auto &output : n->output())
-        if (consumers.count(output) && !onlyMultiplied(output, depth + 1)) return false;
+        if (consumers.count(output) && !onlyMultiplied(output, depth + 1))
+          return false;
     }
     return true;
   }
@@ -83,10 +91,14 @@ private:
   // Whether a value ends in a softmax: a mask or a bias of attention scores was added to it.
   bool reachesSoftmax(const std::string &name, int depth = 0) const {
     auto it = consumers.find(name);
-    if (it == consumers.end() || depth > 4) return false;
+    if (it == consumers.end() || depth > 4)
+      return false;
     for (const auto *n : it->second) {
-      if (n->op_type() == "Softmax") return true;
-      if (isOneOf(n->op_type(), {"Add", "Where", "Reshape", "Cast", "Max", "Clip"}) && reachesSoftmax(n->output(0), depth + 1)) return true;
+      if (n->op_type() == "Softmax")
+        return true;
+      if (isOneOf(n->op_type(), {"Add", "Where", "Reshape", "Cast", "Max", "Clip"}) &&
+          reachesSoftmax(n->output(0), depth + 1))
+        return true;
     }
     return false;
   }
@@ -94,15 +106,18 @@ private:
   // A vector along the last dimension; `alsoOnes` lets it have leading dimensions of 1.
   bool isVector(const Origin &o, bool alsoOnes) const {
     const auto &d = dims(o);
-    if (!o.direct || d.empty() || d.back() < 2 || demoted.count(o.name)) return false;
+    if (!o.direct || d.empty() || d.back() < 2 || demoted.count(o.name))
+      return false;
     return d.size() == 1 || (alsoOnes && std::all_of(d.begin(), d.end() - 1, [](int64_t n) { return n == 1; }));
   }
 
   // A learned token or position table that is used whole. By its use alone it could be a constant that the exporter
-  // computed; but exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
+  // computed; but exporters keep the dotted names of a module's parameters and make up plain ones for their own
+  // constants.
   bool isLearnedBlock(const Origin &o) const {
     const auto &d = dims(o);
-    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && o.name.find('.') != std::string::npos && o.name.find("::") == std::string::npos;
+    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && o.name.find('.') != std::string::npos &&
+           o.name.find("::") == std::string::npos;
   }
 
   void visit(const onnx::NodeProto &n) {
@@ -110,8 +125,10 @@ private:
     bool learned = false;
     if (isOneOf(op, {"MatMul", "Gemm"})) {
       for (int i = 0; i < 2; ++i)
-        if (kind(n, 1 - i) == Kind::Activation) learned |= assign(n, i, ParameterRole::Matrix);
-      if (op == "Gemm" && (learned || kind(n, 0) == Kind::Activation)) assign(n, 2, ParameterRole::Bias);
+        if (kind(n, 1 - i) == Kind::Activation)
+          learned |= assign(n, i, ParameterRole::Matrix);
+      if (op == "Gemm" && (learned || kind(n, 0) == Kind::Activation))
+        assign(n, 2, ParameterRole::Bias);
     } else if (isOneOf(op, {"Conv", "ConvTranspose"})) {
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Filter);
@@ -121,9 +138,12 @@ private:
       const Origin *o = origin(n, 0);
       int64_t axis = 0;
       for (const auto &a : n.attribute())
-        if (a.name() == "axis") axis = a.i();
-      if (o && o->direct && axis == 0 && dims(*o).size() >= 2 && !onlyMultiplied(n.output(0))) learned = assign(n, 0, ParameterRole::Table);
-    } else if (isOneOf(op, {"LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization", "InstanceNormalization"})) {
+        if (a.name() == "axis")
+          axis = a.i();
+      if (o && o->direct && axis == 0 && dims(*o).size() >= 2 && !onlyMultiplied(n.output(0)))
+        learned = assign(n, 0, ParameterRole::Table);
+    } else if (isOneOf(op, {"LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization",
+                            "InstanceNormalization"})) {
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
@@ -131,42 +151,51 @@ private:
     } else if (isOneOf(op, {"Mul", "Add"})) {
       for (int i = 0; i < 2; ++i) {
         const Origin *o = origin(n, i);
-        if (!o || kind(n, 1 - i) != Kind::Activation) continue;
+        if (!o || kind(n, 1 - i) != Kind::Activation)
+          continue;
         bool scale = op == "Mul";
         if (!scale && !isVector(*o, true) && isLearnedBlock(*o) && !reachesSoftmax(n.output(0))) {
           learned |= assign(n, i, ParameterRole::Table);
           continue;
         }
-        if (!isVector(*o, !scale)) continue;
-        if (dims(*o).size() > 1 && reachesSoftmax(n.output(0))) continue;
+        if (!isVector(*o, !scale))
+          continue;
+        if (dims(*o).size() > 1 && reachesSoftmax(n.output(0)))
+          continue;
         learned |= assign(n, i, scale ? ParameterRole::Scale : ParameterRole::Bias);
       }
     } else if (op == "Concat") {
       bool meetsActivation = false;
-      for (int i = 0; i < n.input_size(); ++i) meetsActivation |= kind(n, i) == Kind::Activation;
+      for (int i = 0; i < n.input_size(); ++i)
+        meetsActivation |= kind(n, i) == Kind::Activation;
       for (int i = 0; i < n.input_size() && meetsActivation; ++i)
-        if (const Origin *o = origin(n, i); o && isLearnedBlock(*o)) learned |= assign(n, i, ParameterRole::Table);
+        if (const Origin *o = origin(n, i); o && isLearnedBlock(*o))
+          learned |= assign(n, i, ParameterRole::Table);
     }
     propagate(n, learned);
   }
 
   void propagate(const onnx::NodeProto &n, bool learned) {
     const std::string &op = n.op_type();
-    if (isOneOf(op, {"Shape", "Size"})) return;
+    if (isOneOf(op, {"Shape", "Size"}))
+      return;
     Kind k = learned ? Kind::Activation : Kind::Constant;
     for (int i = 0; i < n.input_size(); ++i) {
       k = std::max(k, kind(n, i));
       // A view of what was just found to be a parameter.
       const Origin *o = origin(n, i);
-      if (o && roles.count(o->name)) k = Kind::Activation;
+      if (o && roles.count(o->name))
+        k = Kind::Activation;
     }
     for (const auto &output : n.output())
-      if (!output.empty()) kinds[output] = k;
+      if (!output.empty())
+        kinds[output] = k;
     const Origin *o = origin(n, 0);
     if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
       origins[n.output(0)] = {o->name, o->direct && isOneOf(op, {"Cast", "Identity"})};
       // Still the initializer itself, whatever else reads it.
-      if (kind(n, 0) == Kind::Constant) kinds[n.output(0)] = Kind::Constant;
+      if (kind(n, 0) == Kind::Constant)
+        kinds[n.output(0)] = Kind::Constant;
     }
   }
 

@@ -24,7 +24,8 @@ int64_t parseNumber(const std::string &text, const std::string &key, const std::
   return value;
 }
 
-template <class From, class To> void convertField(const google::protobuf::RepeatedField<From> &field, std::vector<char> &out) {
+template <class From, class To>
+void convertField(const google::protobuf::RepeatedField<From> &field, std::vector<char> &out) {
   out.resize(field.size() * sizeof(To));
   for (int i = 0; i < field.size(); ++i) {
     To v = static_cast<To>(field[i]);
@@ -36,12 +37,24 @@ template <class From, class To> void convertField(const google::protobuf::Repeat
 std::vector<char> typedData(const onnx::TensorProto &t) {
   std::vector<char> out;
   switch (t.data_type()) {
-  case onnx::TensorProto::FLOAT: convertField<float, float>(t.float_data(), out); break;
-  case onnx::TensorProto::DOUBLE: convertField<double, double>(t.double_data(), out); break;
-  case onnx::TensorProto::INT64: convertField<int64_t, int64_t>(t.int64_data(), out); break;
-  case onnx::TensorProto::UINT64: convertField<uint64_t, uint64_t>(t.uint64_data(), out); break;
-  case onnx::TensorProto::UINT32: convertField<uint64_t, uint32_t>(t.uint64_data(), out); break;
-  case onnx::TensorProto::INT32: convertField<int32_t, int32_t>(t.int32_data(), out); break;
+  case onnx::TensorProto::FLOAT:
+    convertField<float, float>(t.float_data(), out);
+    break;
+  case onnx::TensorProto::DOUBLE:
+    convertField<double, double>(t.double_data(), out);
+    break;
+  case onnx::TensorProto::INT64:
+    convertField<int64_t, int64_t>(t.int64_data(), out);
+    break;
+  case onnx::TensorProto::UINT64:
+    convertField<uint64_t, uint64_t>(t.uint64_data(), out);
+    break;
+  case onnx::TensorProto::UINT32:
+    convertField<uint64_t, uint32_t>(t.uint64_data(), out);
+    break;
+  case onnx::TensorProto::INT32:
+    convertField<int32_t, int32_t>(t.int32_data(), out);
+    break;
   default:
     // All narrower types are kept in int32_data.
     if (elementSize(t.data_type()) == 2)
@@ -58,7 +71,8 @@ size_t neededBytes(const onnx::TensorProto &t, const std::string &what) {
     throw Error(kBadData, what + " has element type " + elementName(t.data_type()) + ", which is not supported");
   uint64_t n = size;
   for (int64_t d : t.dims()) {
-    if (d < 0 || (d && n > (uint64_t(1) << 62) / d)) throw Error(kBadData, what + " has an impossible dimension " + std::to_string(d));
+    if (d < 0 || (d && n > (uint64_t(1) << 62) / d))
+      throw Error(kBadData, what + " has an impossible dimension " + std::to_string(d));
     n *= d;
   }
   return n;
@@ -72,8 +86,10 @@ std::unique_ptr<WeightSource> WeightSource::open(const std::string &modelPath) {
 
 WeightSource::WeightSource(const std::string &modelPath, std::shared_ptr<const onnx::ModelProto> m)
     : modelPath(modelPath), folder(fs::path(modelPath).parent_path().string()), model(std::move(m)) {
-  if (folder.empty()) folder = std::string(1, '.');
-  for (const auto &t : model->graph().initializer()) tensors[t.name()] = &t;
+  if (folder.empty())
+    folder = std::string(1, '.');
+  for (const auto &t : model->graph().initializer())
+    tensors[t.name()] = &t;
 }
 
 WeightSource::~WeightSource() = default;
@@ -83,28 +99,34 @@ WeightSource::External WeightSource::locate(const onnx::TensorProto &t, const st
   std::string location;
   int64_t length = -1;
   for (const auto &entry : t.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") e.offset = parseNumber(entry.value(), "offset", what);
-    if (entry.key() == "length") length = parseNumber(entry.value(), "length", what);
+    if (entry.key() == "location")
+      location = entry.value();
+    if (entry.key() == "offset")
+      e.offset = parseNumber(entry.value(), "offset", what);
+    if (entry.key() == "length")
+      length = parseNumber(entry.value(), "length", what);
   }
   e.bytes = neededBytes(t, what);
-  if (location.empty()) throw Error(kBadData, what + " is external data without a location");
+  if (location.empty())
+    throw Error(kBadData, what + " is external data without a location");
   fs::path path(location);
   bool leaves = path.is_absolute();
-  for (const auto &part : path) leaves |= part == "..";
+  for (const auto &part : path)
+    leaves |= part == "..";
   if (leaves)
-    throw Error(kBadData, what + ": external data at \"" + location + "\" lies outside of the model's folder; ONNX allows " +
-                              "only relative paths within it");
+    throw Error(kBadData, what + ": external data at \"" + location +
+                              "\" lies outside of the model's folder; ONNX allows " + "only relative paths within it");
   if (length >= 0 && static_cast<size_t>(length) != e.bytes)
-    throw Error(kBadData, what + " needs " + std::to_string(e.bytes) + " bytes, but its external data has a length of " +
-                              std::to_string(length));
+    throw Error(kBadData, what + " needs " + std::to_string(e.bytes) +
+                              " bytes, but its external data has a length of " + std::to_string(length));
   e.file = (fs::path(folder) / path).string();
   return e;
 }
 
 std::shared_ptr<MappedFile> WeightSource::map(const std::string &file, const std::string &what) const {
   auto &slot = mapped[file];
-  if (slot) return slot;
+  if (slot)
+    return slot;
   std::error_code error;
   fs::path real = fs::canonical(file, error);
   if (error) {
@@ -124,7 +146,8 @@ std::shared_ptr<MappedFile> WeightSource::map(const std::string &file, const std
 
 void WeightSource::check(const std::string &name) const {
   auto it = tensors.find(name);
-  if (it == tensors.end()) throw Error(kBadData, modelPath + ": no initializer named " + name);
+  if (it == tensors.end())
+    throw Error(kBadData, modelPath + ": no initializer named " + name);
   std::string what = modelPath + ": initializer " + name;
   const auto &t = *it->second;
   if (t.data_location() != onnx::TensorProto::EXTERNAL) {
@@ -134,8 +157,9 @@ void WeightSource::check(const std::string &name) const {
   External e = locate(t, what);
   auto file = map(e.file, what);
   if (static_cast<uint64_t>(e.offset) + e.bytes > file->size())
-    throw Error(kBadData, what + " needs bytes " + std::to_string(e.offset) + " to " + std::to_string(e.offset + e.bytes) +
-                              " of " + e.file + ", which has only " + std::to_string(file->size()));
+    throw Error(kBadData, what + " needs bytes " + std::to_string(e.offset) + " to " +
+                              std::to_string(e.offset + e.bytes) + " of " + e.file + ", which has only " +
+                              std::to_string(file->size()));
 }
 
 WeightSource::View WeightSource::get(const std::string &name) const {

@@ -4,8 +4,12 @@
 namespace msamp::frontend {
 namespace {
 
-Ref relu(Emitter &e, const Ref &x) { return e.binary(Binary::Max, x, 0.0); }
-Ref exp(Emitter &e, const Ref &x) { return e.unary(Unary::Exp, x); }
+Ref relu(Emitter &e, const Ref &x) {
+  return e.binary(Binary::Max, x, 0.0);
+}
+Ref exp(Emitter &e, const Ref &x) {
+  return e.unary(Unary::Exp, x);
+}
 
 Ref sigmoid(Emitter &e, const Ref &x) {
   return e.binary(Binary::Div, 1.0, e.binary(Binary::Add, exp(e, e.unary(Unary::Neg, x)), 1.0));
@@ -26,7 +30,8 @@ Ref piecewise(Emitter &e, const Ref &x, const Ref &below, const Ref &above) {
 // alpha (exp(x / scale) - 1), of the negative part only: no overflow in the branch that is not taken.
 Ref expm1(Emitter &e, const Ref &x, double alpha, double scale) {
   Ref negative = e.binary(Binary::Min, x, 0.0);
-  if (scale != 1) negative = e.binary(Binary::Div, negative, scale);
+  if (scale != 1)
+    negative = e.binary(Binary::Div, negative, scale);
   Ref r = e.binary(Binary::Sub, exp(e, negative), 1.0);
   return alpha == 1 ? r : e.binary(Binary::Mul, r, alpha);
 }
@@ -36,14 +41,21 @@ Ref hardSigmoid(Emitter &e, const Ref &x, double alpha, double beta) {
   return e.binary(Binary::Min, e.binary(Binary::Max, r, 0.0), 1.0);
 }
 
-void translateRelu(NodeContext &c) { c.out(relu(c.e, c.in(0))); }
-void translateSigmoid(NodeContext &c) { c.out(sigmoid(c.e, c.in(0))); }
-void translateSoftplus(NodeContext &c) { c.out(softplus(c.e, c.in(0))); }
+void translateRelu(NodeContext &c) {
+  c.out(relu(c.e, c.in(0)));
+}
+void translateSigmoid(NodeContext &c) {
+  c.out(sigmoid(c.e, c.in(0)));
+}
+void translateSoftplus(NodeContext &c) {
+  c.out(softplus(c.e, c.in(0)));
+}
 
 void translateGelu(NodeContext &c) {
   Emitter &e = c.e;
   std::string approximate = c.getString("approximate", "none");
-  if (approximate != "none" && approximate != "tanh") throw Unsupported("approximate = " + approximate);
+  if (approximate != "none" && approximate != "tanh")
+    throw Unsupported("approximate = " + approximate);
   Ref x = c.in(0);
   c.out(e.computed(GeluOp::create(e.builder, e.loc(), e.type(x), e.value(x), approximate == "tanh"), x->type));
 }
@@ -108,7 +120,8 @@ void translateSoftsign(NodeContext &c) {
 // Identity: a training step without dropout, as the exporters' inference graphs have it.
 void translateDropout(NodeContext &c) {
   c.out(c.in(0));
-  if (c.wants(1)) c.out(c.e.splat(onnx::TensorProto::BOOL, c.in(0)->dims, 1), 1);
+  if (c.wants(1))
+    c.out(c.e.splat(onnx::TensorProto::BOOL, c.in(0)->dims, 1), 1);
 }
 
 } // namespace

@@ -4,7 +4,9 @@
 namespace msamp::frontend {
 namespace {
 
-mlir::Value valueOrNull(Emitter &e, const Ref &x) { return x ? e.value(x) : mlir::Value(); }
+mlir::Value valueOrNull(Emitter &e, const Ref &x) {
+  return x ? e.value(x) : mlir::Value();
+}
 
 // Layer norm of the last dimension; scale and shift may be null.
 LayerNormOp layerNorm(Emitter &e, const Ref &x, const Ref &scale, const Ref &shift, double eps) {
@@ -28,7 +30,8 @@ struct Rows {
   Ref vector(const Ref &v) const { return v ? c.e.reshape(v, {countElements(inner)}) : v; }
   Dims statisticDims() const {
     Dims dims = x->dims;
-    for (int64_t d = axis; d < x->rank(); ++d) dims[d] = 1;
+    for (int64_t d = axis; d < x->rank(); ++d)
+      dims[d] = 1;
     return dims;
   }
   NodeContext &c;
@@ -47,11 +50,14 @@ void layerNormalization(NodeContext &c) {
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   if (!fused) {
     y = e.mul(y, scale);
-    if (shift) y = e.add(y, shift);
+    if (shift)
+      y = e.add(y, shift);
   }
   c.out(y);
-  if (c.wants(1)) c.out(e.reshape(e.computed(op.getMean(), onnx::TensorProto::FLOAT), rows.statisticDims()), 1);
-  if (c.wants(2)) c.out(e.reshape(e.computed(op.getRstd(), onnx::TensorProto::FLOAT), rows.statisticDims()), 2);
+  if (c.wants(1))
+    c.out(e.reshape(e.computed(op.getMean(), onnx::TensorProto::FLOAT), rows.statisticDims()), 1);
+  if (c.wants(2))
+    c.out(e.reshape(e.computed(op.getRstd(), onnx::TensorProto::FLOAT), rows.statisticDims()), 2);
 }
 
 void rmsNormalization(NodeContext &c) {
@@ -62,8 +68,8 @@ void rmsNormalization(NodeContext &c) {
   Dims leading(rows.flat->dims.begin(), rows.flat->dims.end() - 1);
   Ref scaleVector = fused ? rows.vector(scale) : Ref();
   mlir::Value xValue = e.value(rows.flat), scaleValue = valueOrNull(e, scaleVector);
-  auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), xValue, scaleValue,
-                              e.builder.getF64FloatAttr(c.getFloat("epsilon", 1e-5)));
+  auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), xValue,
+                              scaleValue, e.builder.getF64FloatAttr(c.getFloat("epsilon", 1e-5)));
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   c.out(fused ? y : e.mul(y, scale));
 }
@@ -80,12 +86,15 @@ Ref channels(Emitter &e, const Ref &v, const Ref &x) {
 void batchNormalization(NodeContext &c) {
   Emitter &e = c.e;
   Ref x = c.in(0), mean, variance;
-  if (x->rank() < 2) throw Invalid("rank " + std::to_string(x->rank()) + ", expected at least 2");
+  if (x->rank() < 2)
+    throw Invalid("rank " + std::to_string(x->rank()) + ", expected at least 2");
   if (c.getInt("training_mode", 0)) {
-    if (c.wants(1) || c.wants(2)) throw Unsupported("running statistics; export the model in inference mode");
+    if (c.wants(1) || c.wants(2))
+      throw Unsupported("running statistics; export the model in inference mode");
     Dims axes;
     for (int64_t d = 0; d < x->rank(); ++d)
-      if (d != 1) axes.push_back(d);
+      if (d != 1)
+        axes.push_back(d);
     mean = channels(e, e.reduceMean(x, axes), x);
     Ref centred = e.sub(x, mean);
     variance = channels(e, e.reduceMean(e.mul(centred, centred), axes), x);

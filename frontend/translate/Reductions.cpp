@@ -9,7 +9,8 @@ struct Reduced {
   explicit Reduced(NodeContext &c) : c(c), x(c.in(0)) {
     axes = c.axes(c.intsFrom(1, "axes"), x->rank());
     if (axes.empty() && !c.getInt("noop_with_empty_axes", 0))
-      for (int64_t d = 0; d < x->rank(); ++d) axes.push_back(d);
+      for (int64_t d = 0; d < x->rank(); ++d)
+        axes.push_back(d);
   }
   void finish(const Ref &r) { c.out(c.getInt("keepdims", 1) ? c.e.reshape(r, withOnes(x->dims, axes)) : r); }
   NodeContext &c;
@@ -17,7 +18,8 @@ struct Reduced {
   Dims axes;
 };
 
-template <Reduction K> void reduce(NodeContext &c) {
+template <Reduction K>
+void reduce(NodeContext &c) {
   Reduced r(c);
   r.finish(c.e.reduce(K, r.x, r.axes));
 }
@@ -61,7 +63,8 @@ void reduceLogSumExp(NodeContext &c) {
 
 void reduceProd(NodeContext &c) {
   Reduced r(c);
-  if (!c.e.known(r.x)) throw Unsupported("a product of values that the step computes");
+  if (!c.e.known(r.x))
+    throw Unsupported("a product of values that the step computes");
   // One factor after the other along each axis.
   Ref p = r.x;
   for (size_t i = r.axes.size(); i-- > 0;) {
@@ -81,7 +84,8 @@ void reduceProd(NodeContext &c) {
 
 // `f` on the rows along the node's axis, brought to the last dimension. Before opset 13 softmax was over all
 // dimensions from the axis on.
-template <class F> void overRows(NodeContext &c, F f) {
+template <class F>
+void overRows(NodeContext &c, F f) {
   Emitter &e = c.e;
   Ref x = c.in(0);
   int64_t rank = x->rank(), axis = c.axis(c.getInt("axis", c.opset < 13 ? 1 : -1), rank);
@@ -91,7 +95,8 @@ template <class F> void overRows(NodeContext &c, F f) {
     return c.out(e.reshape(f(e.reshape(x, {outer, inner})), x->dims));
   }
   Dims perm;
-  for (int64_t d = 0; d < rank; ++d) perm.push_back(d);
+  for (int64_t d = 0; d < rank; ++d)
+    perm.push_back(d);
   std::swap(perm[axis], perm[rank - 1]);
   c.out(e.transpose(f(e.transpose(x, perm)), perm));
 }
@@ -112,7 +117,8 @@ void logSoftmax(NodeContext &c) {
 void globalAveragePool(NodeContext &c) {
   Ref x = c.in(0);
   Dims axes;
-  for (int64_t d = 2; d < x->rank(); ++d) axes.push_back(d);
+  for (int64_t d = 2; d < x->rank(); ++d)
+    axes.push_back(d);
   c.out(c.e.reshape(c.e.reduceMean(x, axes), withOnes(x->dims, axes)));
 }
 

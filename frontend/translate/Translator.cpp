@@ -5,18 +5,21 @@
 namespace msamp::frontend {
 
 const Ref &NodeContext::in(size_t i) const {
-  if (!has(i)) throw Invalid("input " + std::to_string(i) + " is missing");
+  if (!has(i))
+    throw Invalid("input " + std::to_string(i) + " is missing");
   return inputs[i];
 }
 
 void NodeContext::out(Ref r, size_t i) {
-  if (outputs.size() <= i) outputs.resize(i + 1);
+  if (outputs.size() <= i)
+    outputs.resize(i + 1);
   outputs[i] = std::move(r);
 }
 
 const onnx::AttributeProto *NodeContext::attribute(const char *name) const {
   for (const auto &a : node.attribute())
-    if (a.name() == name) return &a;
+    if (a.name() == name)
+      return &a;
   return nullptr;
 }
 
@@ -42,12 +45,14 @@ std::vector<int64_t> NodeContext::getInts(const char *name) const {
 
 std::vector<int64_t> NodeContext::knownInts(const Ref &x, const char *what) const {
   Host h = e.host(x);
-  if (!h) throw Unsupported(std::string(what) + " is computed by the step; it must follow from shapes and constants");
+  if (!h)
+    throw Unsupported(std::string(what) + " is computed by the step; it must follow from shapes and constants");
   return intsOf(*h);
 }
 
 std::vector<int64_t> NodeContext::intsFrom(size_t i, const char *name, bool *given) const {
-  if (given) *given = has(i) || attribute(name);
+  if (given)
+    *given = has(i) || attribute(name);
   return has(i) ? knownInts(inputs[i], name) : getInts(name);
 }
 
@@ -58,15 +63,18 @@ int64_t NodeContext::axis(int64_t value, int64_t rank) const {
 }
 
 Dims NodeContext::axes(std::vector<int64_t> values, int64_t rank) const {
-  for (int64_t &v : values) v = axis(v, rank);
+  for (int64_t &v : values)
+    v = axis(v, rank);
   std::sort(values.begin(), values.end());
-  if (std::adjacent_find(values.begin(), values.end()) != values.end()) throw Invalid("an axis is given twice");
+  if (std::adjacent_find(values.begin(), values.end()) != values.end())
+    throw Invalid("an axis is given twice");
   return values;
 }
 
 Dims withOnes(const Dims &dims, const Dims &axes) {
   Dims out = dims;
-  for (int64_t a : axes) out[a] = 1;
+  for (int64_t a : axes)
+    out[a] = 1;
   return out;
 }
 

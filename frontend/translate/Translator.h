@@ -63,8 +63,8 @@ void addNorms(TranslatorTable &table);
 void addAttention(TranslatorTable &table);
 void addConvolution(TranslatorTable &table);
 
-// Why a convolution cannot be translated, as far as its attributes tell; empty if it can. `kernel` is the window where it is
-// known from the filter.
+// Why a convolution cannot be translated, as far as its attributes tell; empty if it can. `kernel` is the window where
+// it is known from the filter.
 std::string overlappingWindows(const onnx::NodeProto &node, const Dims *kernel = nullptr);
 
 // Shared between families.

@@ -7,9 +7,13 @@ namespace {
 const char *kDynamic = R"(
   agraph (float[batch, seq] x) => (float[batch, seq] y) { y = Tanh(x) })";
 
-TEST(Errors, NoSuchFile) { expectError("/tmp/no/such/model.onnx", kIo, {"/tmp/no/such/model.onnx", "No such file"}); }
+TEST(Errors, NoSuchFile) {
+  expectError("/tmp/no/such/model.onnx", kIo, {"/tmp/no/such/model.onnx", "No such file"});
+}
 
-TEST(Errors, Folder) { expectError("/tmp", kIo, {"not a regular file"}); }
+TEST(Errors, Folder) {
+  expectError("/tmp", kIo, {"not a regular file"});
+}
 
 TEST(Errors, Empty) {
   ModelFile file;
@@ -25,7 +29,8 @@ TEST(Errors, NotOnnx) {
 
 TEST(Errors, Truncated) {
   std::string whole = parseText(withHeader(R"(
-    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] b = {1, 2, 3}> { t = Add(x, b) y = Tanh(t) })")).SerializeAsString();
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] b = {1, 2, 3}> { t = Add(x, b) y = Tanh(t) })"))
+                          .SerializeAsString();
   // Wherever the file is cut, it is bad data.
   for (size_t n = 1; n < whole.size(); ++n) {
     ModelFile file;
@@ -101,7 +106,8 @@ TEST(Errors, UnsupportedNodesAreListedAtOnce) {
     })"));
   // Det is not needed by the output.
   ModelFile file(model);
-  std::string message = expectError(file.path(), kBadData, {"2 nodes", "LpNormalization:b: LpNormalization", "LRN:c: LRN"});
+  std::string message =
+      expectError(file.path(), kBadData, {"2 nodes", "LpNormalization:b: LpNormalization", "LRN:c: LRN"});
   EXPECT_EQ(message.find("Det"), std::string::npos) << message;
 }
 
@@ -115,7 +121,8 @@ TEST(Errors, OverlappingConvolutionsAreListedAtOnce) {
 }
 
 TEST(Errors, WrongShapesNameTheNode) {
-  auto model = parseText(withHeader(R"(agraph (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) })"));
+  auto model =
+      parseText(withHeader(R"(agraph (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) })"));
   model.mutable_graph()->mutable_node(0)->set_name("projection");
   ModelFile file(model);
   expectError(file.path(), kBadData, {"projection", "MatMul", "inner dimensions 3", "4"});

@@ -48,7 +48,8 @@ public:
 };
 
 struct Imported {
-  explicit Imported(const std::string &path, const ImportOptions &options = {}) : module(importModel(path, options, context)) {}
+  explicit Imported(const std::string &path, const ImportOptions &options = {})
+      : module(importModel(path, options, context)) {}
   explicit Imported(const ModelFile &file, const ImportOptions &options = {}) : Imported(file.path(), options) {}
 
   mlir::func::FuncOp forward() { return module->lookupSymbol<mlir::func::FuncOp>("forward"); }
@@ -60,19 +61,24 @@ struct Imported {
     });
     return out;
   }
-  template <class OpTy> int count() {
+  template <class OpTy>
+  int count() {
     int n = 0;
     module->walk([&](OpTy) { ++n; });
     return n;
   }
-  template <class OpTy> OpTy first() {
+  template <class OpTy>
+  OpTy first() {
     OpTy found;
     module->walk([&](OpTy op) {
-      if (!found) found = op;
+      if (!found)
+        found = op;
     });
     return found;
   }
-  mlir::RankedTensorType result(unsigned i = 0) { return mlir::cast<mlir::RankedTensorType>(forward().getResultTypes()[i]); }
+  mlir::RankedTensorType result(unsigned i = 0) {
+    return mlir::cast<mlir::RankedTensorType>(forward().getResultTypes()[i]);
+  }
   std::vector<int64_t> shape(unsigned i = 0) { return {result(i).getShape().begin(), result(i).getShape().end()}; }
   // Values of an output that was folded.
   std::vector<double> folded(unsigned i = 0) {
@@ -84,7 +90,8 @@ struct Imported {
     }
     auto dense = mlir::cast<mlir::DenseElementsAttr>(constant.getValue());
     if (mlir::isa<mlir::FloatType>(dense.getElementType()))
-      for (llvm::APFloat v : dense.getValues<llvm::APFloat>()) out.push_back(v.convertToDouble());
+      for (llvm::APFloat v : dense.getValues<llvm::APFloat>())
+        out.push_back(v.convertToDouble());
     else
       for (llvm::APInt v : dense.getValues<llvm::APInt>())
         out.push_back(v.getBitWidth() == 1 ? double(v.getZExtValue()) : double(v.getSExtValue()));
@@ -96,12 +103,14 @@ struct Imported {
 };
 
 // Imports and expects failure with the code and each of the texts in the message.
-inline std::string expectError(const std::string &path, int exitCode, const std::vector<std::string> &texts, const ImportOptions &options = {}) {
+inline std::string expectError(const std::string &path, int exitCode, const std::vector<std::string> &texts,
+                               const ImportOptions &options = {}) {
   try {
     Imported imported(path, options);
   } catch (const Error &e) {
     EXPECT_EQ(e.exitCode, exitCode) << e.what();
-    for (const auto &text : texts) EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << text << " is not in: " << e.what();
+    for (const auto &text : texts)
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << text << " is not in: " << e.what();
     return e.what();
   }
   ADD_FAILURE() << path << " was imported";

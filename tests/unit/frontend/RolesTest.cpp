@@ -15,11 +15,13 @@ TEST(Roles, LinearLayer) {
   EXPECT_EQ(rolesOf(R"(
     agraph (float[2, 3] x) => (float[2, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[2] b = {1, 2}> {
       t = MatMul(x, w) y = Add(b, t)
-    })"), (Names{{"w", "matrix"}, {"b", "bias"}}));
+    })"),
+            (Names{{"w", "matrix"}, {"b", "bias"}}));
   EXPECT_EQ(rolesOf(R"(
     agraph (float[2, 3] x) => (float[2, 2] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[2] b = {1, 2}> {
       y = Gemm<transB = 1>(x, w, b)
-    })"), (Names{{"w", "matrix"}, {"b", "bias"}}));
+    })"),
+            (Names{{"w", "matrix"}, {"b", "bias"}}));
 }
 
 TEST(Roles, MatrixThroughViews) {
@@ -38,14 +40,16 @@ TEST(Roles, TableIsOneEvenWithConstantIndices) {
   EXPECT_EQ(rolesOf(R"(
     agraph (int64[2, 3] ids) => (float[2, 3, 2] y) <float[4, 2] wte = {1, 2, 3, 4, 5, 6, 7, 8}, float[3, 2] wpe = {1, 2, 3, 4, 5, 6}, int64[3] at = {0, 1, 2}> {
       t = Gather(wte, ids) p = Gather(wpe, at) y = Add(t, p)
-    })"), (Names{{"wte", "table"}, {"wpe", "table"}}));
+    })"),
+            (Names{{"wte", "table"}, {"wpe", "table"}}));
 }
 
 TEST(Roles, RotaryTableIsConstant) {
   EXPECT_EQ(rolesOf(R"(
     agraph (float[2, 3, 2] x, int64[3] at) => (float[2, 3, 2] y) <float[4, 2] cos = {1, 2, 3, 4, 5, 6, 7, 8}> {
       t = Gather(cos, at) u = Cast<to = 1>(t) y = Mul(x, u)
-    })"), Names{});
+    })"),
+            Names{});
 }
 
 TEST(Roles, FrequenciesAndMasksAreConstants) {
@@ -59,13 +63,15 @@ TEST(Roles, FrequenciesAndMasksAreConstants) {
       b = Mul(a, half)
       c = Add(b, epsilon)
       y = Mul(c, s)
-    })"), Names{});
+    })"),
+            Names{});
 }
 
 TEST(Roles, OuterProductIsDemoted) {
   // By structure `frequency` scales an activation; the shapes say that it does not.
   EXPECT_EQ(rolesOf(R"(
-    agraph (float[2, 1] x) => (float[2, 3] y) <float[3] frequency = {1, 0.5, 0.25}> { y = Mul(x, frequency) })"), Names{});
+    agraph (float[2, 1] x) => (float[2, 3] y) <float[3] frequency = {1, 0.5, 0.25}> { y = Mul(x, frequency) })"),
+            Names{});
 }
 
 TEST(Roles, Norms) {
@@ -73,12 +79,16 @@ TEST(Roles, Norms) {
     agraph (float[2, 3] x) => (float[2, 3] y) <float[3] g = {1, 1, 1}, float[3] b = {0, 0, 0}> { y = LayerNormalization(x, g, b) })"),
             (Names{{"g", "scale"}, {"b", "shift"}}));
   EXPECT_EQ(rolesOf(R"(
-    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] g = {1, 1, 1}> { y = RMSNormalization(x, g) })", {}, 23), (Names{{"g", "scale"}}));
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] g = {1, 1, 1}> { y = RMSNormalization(x, g) })",
+                    {}, 23),
+            (Names{{"g", "scale"}}));
   EXPECT_EQ(rolesOf(R"(
-    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] g = {1, 1, 1}> { y = Mul(g, x) })"), (Names{{"g", "scale"}}));
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] g = {1, 1, 1}> { y = Mul(g, x) })"),
+            (Names{{"g", "scale"}}));
   EXPECT_EQ(rolesOf(R"(
     agraph (float[2, 3, 4] x) => (float[2, 3, 4] y) <float[3] g = {1, 1, 1}, float[3] b = {0, 0, 0}, float[3] m = {0, 0, 0}, float[3] v = {1, 1, 1}> {
-      y = BatchNormalization(x, g, b, m, v) })"), (Names{{"g", "scale"}, {"b", "shift"}}));
+      y = BatchNormalization(x, g, b, m, v) })"),
+            (Names{{"g", "scale"}, {"b", "shift"}}));
 }
 
 TEST(Roles, PositionBiasOfScoresIsConstant) {
@@ -86,7 +96,8 @@ TEST(Roles, PositionBiasOfScoresIsConstant) {
     agraph (float[2, 1, 3, 3] x) => (float[2, 1, 3, 3] y) <float[1, 1, 1, 3] mask = {0, 0, -10}> { s = Add(x, mask) y = Softmax(s) })"),
             Names{});
   EXPECT_EQ(rolesOf(R"(
-    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] b = {0, 0, -10}> { s = Add(x, b) y = Softmax(s) })"), (Names{{"b", "bias"}}));
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[3] b = {0, 0, -10}> { s = Add(x, b) y = Softmax(s) })"),
+            (Names{{"b", "bias"}}));
 }
 
 TEST(Roles, FreezeAndTrain) {
@@ -125,7 +136,8 @@ TEST(Roles, LearnedTokensAndPositions) {
       t = Concat<axis = 1>(c, x)
       u = Add(t, "m.positions")
       y = Add(u, expand_1)
-    })"), (Names{{"m.cls", "table"}, {"m.positions", "table"}}));
+    })"),
+            (Names{{"m.cls", "table"}, {"m.positions", "table"}}));
 }
 
 } // namespace

@@ -6,7 +6,8 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-template <class OpTy> Shape resultShape(OpTy op) {
+template <class OpTy>
+Shape resultShape(OpTy op) {
   auto shape = mlir::cast<mlir::RankedTensorType>(op->getResult(0).getType()).getShape();
   return {shape.begin(), shape.end()};
 }
@@ -27,7 +28,13 @@ TEST(Translation, ModuleNamesItsSourceInputsAndOutputs) {
 
 TEST(Translation, DimensionsWithoutANameAreBoundByPlace) {
   auto model = parseText(withHeader("agraph (float[n, 3] x) => (float[n, 3] y) { y = Tanh(x) }"));
-  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->Clear();
+  model.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->Clear();
   ModelFile file(model);
   expectError(file.path(), kUsage, {"--dim x[0]=SIZE"});
   ImportOptions options;
@@ -55,7 +62,8 @@ TEST(Translation, LinearLayersHaveRankTwo) {
 
 TEST(Translation, ProductsOfAllRanks) {
   auto shapeOf = [](const std::string &a, const std::string &b, const std::string &y) {
-    ModelFile file(withHeader("agraph (float[" + a + "] a, float[" + b + "] b) => (float" + (y.empty() ? " " : "[" + y + "]") + " y) { y = MatMul(a, b) }"));
+    ModelFile file(withHeader("agraph (float[" + a + "] a, float[" + b + "] b) => (float" +
+                              (y.empty() ? " " : "[" + y + "]") + " y) { y = MatMul(a, b) }"));
     return Imported(file).shape();
   };
   EXPECT_EQ(shapeOf("2, 3, 4, 5", "2, 3, 5, 6", "a, b, c, d"), (Shape{2, 3, 4, 6}));
@@ -105,7 +113,8 @@ TEST(Translation, OldOpsets) {
   ModelFile file(withHeader(R"(
     agraph (float[2, 3, 4] x) => (float[2, 3, 4] y) {
       s = Softmax<axis = 1>(x) u = Unsqueeze<axes = [0]>(s) q = Squeeze<axes = [0]>(u) y = Identity(q)
-    })", 11));
+    })",
+                            11));
   Imported imported(file);
   EXPECT_EQ(resultShape(imported.first<SoftmaxOp>()).back(), 12);
   EXPECT_EQ(imported.shape(), (Shape{2, 3, 4}));
@@ -134,7 +143,8 @@ TEST(Translation, Attention) {
       <bool[3, 3] mask = {1, 0, 0, 1, 1, 0, 1, 1, 1}> {
       y = Attention(q, k, v, mask)
       z = Attention<scale = 0.5>(q, k, v, given)
-    })", 23));
+    })",
+                            23));
   Imported imported(file);
   std::vector<AttentionOp> ops;
   imported.module->walk([&](AttentionOp op) { ops.push_back(op); });
@@ -171,14 +181,15 @@ TEST(Translation, CountsOfFlags) {
       e = Equal(ids, pad) n = Not(e) i = Cast<to = 6>(n) s = CumSum(i, axis) y = Cast<to = 7>(s)
     })"));
   EXPECT_EQ(Imported(file).count<MatMulOp>(), 1);
-  ModelFile integers(withHeader("agraph (int64[2, 5] x) => (int64[2, 5] y) <int64 axis = {1}> { y = CumSum(x, axis) }"));
+  ModelFile integers(
+      withHeader("agraph (int64[2, 5] x) => (int64[2, 5] y) <int64 axis = {1}> { y = CumSum(x, axis) }"));
   expectError(integers.path(), kBadData, {"CumSum:y", "cumulative sum of integers"});
 }
 
 // Each activation imports and keeps its shape.
 TEST(Translation, Activations) {
-  for (const char *op : {"Relu", "Sigmoid", "Softplus", "Softsign", "LeakyRelu", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish", "Mish",
-                         "ThresholdedRelu", "Gelu", "Erf", "Tanh", "Sign", "Abs", "LogSoftmax"}) {
+  for (const char *op : {"Relu", "Sigmoid", "Softplus", "Softsign", "LeakyRelu", "Elu", "Celu", "Selu", "HardSigmoid",
+                         "HardSwish", "Mish", "ThresholdedRelu", "Gelu", "Erf", "Tanh", "Sign", "Abs", "LogSoftmax"}) {
     ModelFile file(withHeader(std::string("agraph (float[4, 3] x) => (float[4, 3] y) { y = ") + op + "(x) }", 20));
     EXPECT_EQ(Imported(file).shape(), (Shape{4, 3})) << op;
   }

@@ -9,7 +9,8 @@ std::string floats(std::initializer_list<float> values) {
 }
 
 // y = x * w with w [2, 2] in `location`.
-onnx::ModelProto externalModel(const std::string &location, const std::string &offset = "4", const std::string &length = "16") {
+onnx::ModelProto externalModel(const std::string &location, const std::string &offset = "4",
+                               const std::string &length = "16") {
   auto model = parseText(withHeader(R"(
     agraph (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) })"));
   auto *w = model.mutable_graph()->mutable_initializer(0);
@@ -22,8 +23,10 @@ onnx::ModelProto externalModel(const std::string &location, const std::string &o
     e->set_value(value);
   };
   entry("location", location);
-  if (!offset.empty()) entry("offset", offset);
-  if (!length.empty()) entry("length", length);
+  if (!offset.empty())
+    entry("offset", offset);
+  if (!length.empty())
+    entry("length", length);
   return model;
 }
 
