@@ -1,0 +1,130 @@
+// The description for people: a section each for header, parameters, memory and programs.
+#include <algorithm>
+
+#include "runtime/core/Error.h"
+#include "tools/msamp-inspect/Describe.h"
+
+namespace msamp::inspect {
+
+namespace {
+
+std::string shapeText(const Json &shape) {
+  std::string text;
+  for (const Json &d : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(d.get<int64_t>());
+  return text.empty() ? "scalar" : text;
+}
+
+std::string amount(double value, const char *unit) {
+  static constexpr const char *prefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t i = 0;
+  for (; value >= 9999.5 && i < 5; ++i)
+    value /= 1000;
+  return fmt::format("{:.0f} {}{}", value, prefixes[i], unit);
+}
+
+// Columns as wide as their widest cell; the last one is not padded.
+void printTable(const std::vector<std::vector<std::string>> &rows, std::ostream &out) {
+  std::vector<size_t> widths;
+  for (const auto &row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (widths.size() <= i)
+        widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  for (const auto &row : rows) {
+    out << " ";
+    for (size_t i = 0; i < row.size(); ++i)
+      out << " " << (i + 1 == row.size() ? row[i] : fmt::format("{:<{}} ", row[i], widths[i]));
+    out << "\n";
+  }
+}
+
+void printParameters(const Json &parameters, std::ostream &out) {
+  for (const char *kind : {"trained", "frozen", "constant"}) {
+    std::vector<std::vector<std::string>> rows;
+    uint64_t values = 0;
+    for (const Json &p : parameters) {
+      if (p["kind"] != kind)
+        continue;
+      uint64_t elements = 1;
+      for (const Json &d : p["shape"])
+        elements *= d.get<uint64_t>();
+      values += elements;
+      std::string storage = p["weight"].get<std::string>() + (p.value("scaled", false) ? "*scale" : "");
+      std::string state;
+      if (p.contains("gradient")) {
+        state = fmt::format("gradient {}, moments {} {}", p["gradient"].get<std::string>(), p["moments"][0].get<std::string>(),
+            p["moments"][1].get<std::string>());
+        if (p["master"] != "none")
+          state = "master " + p["master"].get<std::string>() + ", " + state;
+      }
+      std::string name = p["name"];
+      if (p.contains("twins"))
+        for (const Json &twin : p["twins"])
+          name += " = " + twin["name"].get<std::string>() + (twin["transposed"].get<bool>() ? "^T" : "");
+      rows.push_back({p.value("role", ""), shapeText(p["shape"]), p.value("class", ""), storage, state, name});
+    }
+    if (rows.empty())
+      continue;
+    out << fmt::format("\n{} {}: {} values\n", rows.size(), kind, values);
+    printTable(rows, out);
+  }
+}
+
+std::string operandText(const Json &operand) {
+  std::string text = operand["type"].get<std::string>() + "[" + shapeText(operand["shape"]) + "]";
+  std::string kind = operand["kind"];
+  return kind == "buffer" ? text : kind + " " + text;
+}
+
+void printPrograms(const Json &programs, std::ostream &out) {
+  for (const Json &program : programs) {
+    out << fmt::format("\nprogram {}: {} steps, {} moved, {}, arena {} bytes\n", program["name"].get<std::string>(),
+        program["steps"].size(), amount(program["bytes"].get<double>(), "B"), amount(program["flops"].get<double>(), "FLOP"),
+        program["arena_bytes"].get<uint64_t>());
+    std::vector<std::vector<std::string>> rows;
+    size_t index = 0;
+    for (const Json &step : program["steps"]) {
+      std::string operands;
+      for (const Json &input : step["inputs"])
+        operands += (operands.empty() ? "" : ", ") + operandText(input);
+      operands += " -> ";
+      for (size_t i = 0; i < step["outputs"].size(); ++i)
+        operands += (i ? ", " : "") + operandText(step["outputs"][i]);
+      std::string nodes = step["backward"].get<bool>() ? "backward" : "";
+      for (const Json &node : step["nodes"])
+        nodes += (nodes.empty() ? "" : " ") + node.get<std::string>();
+      std::string what = step["kind"];
+      if (step.contains("cluster"))
+        what += " " + step["name"].get<std::string>() + " (" + step["cluster"].get<std::string>() + ")";
+      rows.push_back({std::to_string(index++), step["device"], step.contains("when") ? "first" : "", what,
+          amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), operands, nodes});
+    }
+    printTable(rows, out);
+  }
+}
+
+} // namespace
+
+void printText(const Json &d, std::ostream &out) {
+  for (const auto &[key, value] : d["header"].items())
+    out << fmt::format("{:<24}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  for (const Json &input : d["inputs"]) {
+    out << fmt::format("{:<24}{} {}[{}]", input.contains("labels") ? "labels" : "input", input["name"].get<std::string>(),
+        input["type"].get<std::string>(), shapeText(input["shape"]));
+    out << (input.contains("below") ? fmt::format(" below {}\n", input["below"].get<int64_t>()) : "\n");
+  }
+  printParameters(d["parameters"], out);
+  out << fmt::format("\n{} gradient buckets, {} scale sites\n\nmemory in bytes, a column a rank\n", d["buckets"].size(), d["sites"].size());
+  std::vector<std::vector<std::string>> rows;
+  for (const auto &[role, bytes] : d["memory"][0].items()) {
+    rows.push_back({role});
+    for (const Json &rank : d["memory"])
+      rows.back().push_back(rank[role].dump());
+  }
+  printTable(rows, out);
+  printPrograms(d["programs"], out);
+}
+
+} // namespace msamp::inspect

@@ -1,0 +1,42 @@
+// msamp-inspect: what a plan holds and what it will do.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+
+#include "runtime/core/Error.h"
+#include "tools/msamp-inspect/Describe.h"
+
+int main(int argc, char **argv) {
+  using namespace msamp;
+  std::signal(SIGPIPE, SIG_IGN); // `msamp-inspect plan | head` ends quietly
+  CLI::App app{"Shows a plan: header, parameters, memory by role, and the steps of each program.", "msamp-inspect"};
+  app.option_defaults()->always_capture_default();
+  std::string directory, format = "text";
+  unsigned ranks = 1;
+  app.add_option("PLAN", directory, "directory that msampc wrote")->required()->type_name("");
+  app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->type_name("FORMAT");
+  app.add_option("--ranks", ranks, "number of ranks to show memory for")->check(CLI::Range(1u, 1u << 16))->type_name("R");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError &e) {
+    std::cerr << "msamp-inspect: error: " << e.what() << "\nRun msamp-inspect --help for all flags.\n";
+    return static_cast<int>(runtime::Exit::Usage);
+  }
+  try {
+    const inspect::Json description = inspect::describe(runtime::loadPlan(directory), ranks);
+    if (format == "json")
+      std::cout << description.dump(1) << "\n";
+    else
+      inspect::printText(description, std::cout);
+    std::cout.flush();
+    return 0;
+  } catch (const runtime::Error &e) {
+    std::cerr << "msamp-inspect: error: " << e.what() << std::endl;
+    return e.exitCode();
+  } catch (const std::exception &e) {
+    std::cerr << "msamp-inspect: error: internal error: " << e.what() << std::endl;
+    return static_cast<int>(runtime::Exit::Internal);
+  }
+}
