@@ -77,7 +77,8 @@ bool enableRemarks(MLIRContext &context, const std::string &path) {
     return false;
   }
   remark::RemarkCategories all;
-  all.all = ".*";
+  // Each kind has to be asked for: `all` only widens those that are.
+  all.all = all.passed = all.missed = all.analysis = all.failed = ".*";
   return succeeded(remark::enableOptimizationRemarks(context, std::make_unique<RemarkPrinter>(std::move(file)),
                                                      std::make_unique<remark::RemarkEmittingPolicyAll>(), all));
 }
