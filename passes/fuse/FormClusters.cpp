@@ -4,6 +4,7 @@
 #include "passes/fuse/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -24,8 +25,11 @@ public:
     int position = 0;
     for (Operation &op : func.front()) positions[&op] = position++;
     for (Operation &op : func.front()) {
-      if (!isCore(&op)) continue;
-      if (failed(place(&op))) return failure();
+      if (isCore(&op)) {
+        if (failed(place(&op))) return failure();
+      } else if (!isFree(&op)) {
+        addNode(&op);
+      }
     }
     return emit();
   }
@@ -33,8 +37,15 @@ public:
 private:
   struct Cluster {
     SmallVector<Operation *> core; // in program order
-    int first = 0, last = 0;
+    int node = -1;
     bool alive = true;
+  };
+
+  // `ids` are the nodes merged into this one, itself included; `before` all that it depends on; `direct` its predecessors.
+  struct Node {
+    llvm::BitVector ids, before;
+    llvm::SmallSetVector<int, 8> direct;
+    int first = 0, mergedInto = -1, last = 0;
   };
 
   // Core ops belong to one cluster. Free ops are cloned by the clusters that use them; they are core themselves only where something
@@ -125,41 +136,94 @@ private:
     }
   }
 
-  // Whether some path from `core` leaves it and comes back.
-  bool makesCycle(ArrayRef<Operation *> core) {
-    llvm::SmallPtrSet<Operation *, 32> inside(core.begin(), core.end());
-    llvm::SmallPtrSet<Operation *, 32> seen;
-    llvm::SmallSetVector<Operation *, 16> start;
-    producers(core, start);
-    SmallVector<Operation *> work(start.begin(), start.end());
-    while (!work.empty()) {
-      Operation *op = work.pop_back_val();
-      if (inside.contains(op)) return true;
-      if (!seen.insert(op).second) continue;
-      auto it = clusterOf.find(op);
-      ArrayRef<Operation *> group = op;
-      if (it != clusterOf.end()) group = clusters[it->second].core;
-      for (Operation *member : group) {
-        if (inside.contains(member)) return true;
-        seen.insert(member);
-        for (Value v : member->getOperands())
-          if (Operation *def = v.getDefiningOp()) work.push_back(def);
-      }
+  // The nodes of the graph are clusters and the ops that are in none. An op's direct predecessors, free ops looked through.
+  void predecessors(Operation *op, llvm::SmallSetVector<int, 16> &result) {
+    auto add = [&](Operation *def) {
+      if (auto it = nodeOf.find(def); it != nodeOf.end()) result.insert(it->second);
+    };
+    if (isFusible(op)) {
+      llvm::SmallSetVector<Operation *, 16> defs;
+      producers(op, defs);
+      for (Operation *def : defs) add(def);
+      return;
+    }
+    for (Value v : op->getOperands()) {
+      Operation *def = v.getDefiningOp();
+      while (def && isView(def) && !isCore(def)) def = def->getOperand(0).getDefiningOp();
+      if (def) add(def);
+    }
+  }
+
+  // Whether merging these nodes, and `op` which is in none yet, lets a path leave them and come back.
+  bool makesCycle(ArrayRef<int> group, Operation *op) {
+    llvm::BitVector inside(nodes.empty() ? 0 : nodes.front().before.size());
+    for (int n : group) inside |= nodes[n].ids;
+    llvm::SmallSetVector<int, 16> before;
+    if (op) predecessors(op, before);
+    for (int n : group) before.insert(nodes[n].direct.begin(), nodes[n].direct.end());
+    for (int p : before) {
+      int n = find(p);
+      if (!llvm::is_contained(group, n) && nodes[n].before.anyCommon(inside)) return true;
     }
     return false;
   }
+
+  int find(int n) const {
+    while (nodes[n].mergedInto >= 0) n = nodes[n].mergedInto;
+    return n;
+  }
+
+  // Makes a node of an op, or extends the node of its cluster by it.
+  void addNode(Operation *op, int node = -1) {
+    llvm::SmallSetVector<int, 16> before;
+    predecessors(op, before);
+    if (node < 0) {
+      node = nodes.size();
+      nodes.push_back({llvm::BitVector(positions.size()), llvm::BitVector(positions.size()), {}, positions[op], -1, 0});
+      nodes.back().ids.set(node);
+    }
+    nodeOf[op] = node;
+    nodes[node].last = positions[op];
+    nodes[node].direct.insert(before.begin(), before.end());
+    for (int p : before)
+      if (int n = find(p); n != node) nodes[node].before |= nodes[n].before, nodes[node].before |= nodes[n].ids;
+    propagate(node);
+  }
+
+  void mergeNodes(int into, int from) {
+    nodes[into].before |= nodes[from].before;
+    nodes[into].ids |= nodes[from].ids;
+    nodes[into].direct.insert(nodes[from].direct.begin(), nodes[from].direct.end());
+    nodes[into].last = std::max(nodes[into].last, nodes[from].last);
+    nodes[into].first = std::min(nodes[into].first, nodes[from].first);
+    nodes[from].mergedInto = into;
+    nodes[into].before.reset(nodes[into].ids);
+    propagate(into);
+  }
+
+  // What a node depends on, everything after it depends on too.
+  void propagate(int changed) {
+    nodes[changed].before.reset(nodes[changed].ids);
+    for (int n = 0, e = nodes.size(); n < e; ++n)
+      if (n != changed && nodes[n].mergedInto < 0 && nodes[n].last > nodes[changed].first && nodes[n].before.anyCommon(nodes[changed].ids)) {
+        nodes[n].before |= nodes[changed].before;
+        nodes[n].before |= nodes[changed].ids;
+      }
+  }
+
   // A cluster of forward and backward ops would keep for the backward what it rebuilds.
   static bool spansSides(ArrayRef<Operation *> core) {
     bool side = core.front()->hasAttr("msamp.backward");
     return llvm::any_of(core, [&](Operation *op) { return op->hasAttr("msamp.backward") != side; });
   }
 
-  bool fits(ArrayRef<Operation *> core) {
+  bool fits(ArrayRef<Operation *> core, ArrayRef<int> group, Operation *op) {
     if (core.size() > maxOps || spansSides(core)) return false;
+    if (makesCycle(group, op)) return false;
     SmallVector<Operation *> all = closure(core);
     SmallVector<Value> out = outputs(core, all);
     if (failed(ClusterDomain::analyze(all, out))) return false;
-    return !makesCycle(core);
+    return true;
   }
 
   LogicalResult place(Operation *op) {
@@ -187,24 +251,27 @@ private:
       if (home < 0) merged.push_back(op);
       else llvm::append_range(merged, clusters[home].core);
       llvm::sort(merged, [&](Operation *a, Operation *b) { return positions[a] < positions[b]; });
-      if (!fits(merged)) continue;
+      SmallVector<int> group = {find(clusters[candidate].node)};
+      if (home >= 0) group.push_back(find(clusters[home].node));
+      if (!fits(merged, group, home < 0 ? op : nullptr)) continue;
       if (home < 0) {
         home = candidate;
         clusterOf[op] = home;
+        addNode(op, group[0]);
       } else {
         clusters[candidate].alive = false;
+        mergeNodes(group[1], group[0]);
         for (Operation *member : clusters[candidate].core) clusterOf[member] = home;
         for (auto &[v, list] : readers)
           for (int &reader : list)
             if (reader == candidate) reader = home;
       }
       clusters[home].core = merged;
-      clusters[home].first = positions[merged.front()];
-      clusters[home].last = positions[merged.back()];
     }
     if (home < 0) {
       home = clusters.size();
-      clusters.push_back({{op}, positions[op], positions[op], true});
+      addNode(op);
+      clusters.push_back({{op}, nodeOf[op], true});
       clusterOf[op] = home;
     }
     for (Value v : inputs)
@@ -215,13 +282,13 @@ private:
   // Writes the function anew: clusters and other ops in an order that respects uses, by first position.
   LogicalResult emit() {
     Block &block = func.front();
-    struct Node {
+    struct Item {
       SmallVector<Operation *> core; // a cluster, or
       Operation *op = nullptr;       // an op that is none
       int key = 0, waiting = 0;
       SmallVector<int> users = {};
     };
-    SmallVector<Node> nodes;
+    SmallVector<Item> nodes;
     DenseMap<Operation *, int> nodeOf;
     DenseMap<int, int> nodeOfCluster;
     for (Operation &op : block) {
@@ -321,7 +388,8 @@ private:
 
   func::FuncOp func;
   unsigned maxOps;
-  DenseMap<Operation *, int> positions, clusterOf;
+  DenseMap<Operation *, int> positions, clusterOf, nodeOf;
+  std::vector<Node> nodes;
   DenseMap<Operation *, bool> coreCache;
   llvm::MapVector<Value, SmallVector<int>> readers;
   std::vector<Cluster> clusters;
