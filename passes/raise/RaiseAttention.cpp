@@ -5,6 +5,7 @@
 #include "passes/raise/Layout.h"
 #include "passes/raise/Match.h"
 #include "passes/raise/Passes.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
@@ -121,8 +122,10 @@ std::optional<std::pair<int64_t, int64_t>> batchAndHeads(ArrayRef<Value> candida
 }
 
 struct FormAttention : OpRewritePattern<MatMulOp> {
-  FormAttention(MLIRContext *context, BiasCache &cache) : OpRewritePattern(context), cache(cache) {}
+  FormAttention(MLIRContext *context, BiasCache &cache, llvm::SmallPtrSetImpl<Operation *> &reported)
+      : OpRewritePattern(context), cache(cache), reported(reported) {}
   BiasCache &cache;
+  llvm::SmallPtrSetImpl<Operation *> &reported; // a pattern may try an op several times
   LogicalResult matchAndRewrite(MatMulOp op, PatternRewriter &rewriter) const override {
     auto type = op.getType();
     if (op.getTransposeA() || (type.getRank() != 3 && type.getRank() != 4)) return failure();
@@ -142,6 +145,7 @@ struct FormAttention : OpRewritePattern<MatMulOp> {
     if (B * H != merged) return failure();
     for (const ScoreTerm &term : scores.terms)
       if (dependsOnTrained(term.value)) {
+        if (!reported.insert(op).second) return failure();
         remark::missed(op.getLoc(), remark::RemarkOpts::name("attention").category("raise"))
             << "attention stays decomposed: its scores have a trained bias, to which attention gives no gradient";
         return failure();
@@ -232,7 +236,9 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     BiasCache cache;
-    patterns.add<FormAttention, SimplifyBias>(&getContext(), cache);
+    llvm::SmallPtrSet<Operation *, 8> reported;
+    patterns.add<FormAttention>(&getContext(), cache, reported);
+    patterns.add<SimplifyBias>(&getContext(), cache);
     patterns.add<GroupHeads>(&getContext());
     addLayoutPatterns(patterns);
     addConstantLayoutPatterns(patterns);
