@@ -42,29 +42,37 @@ ArrayRef<StringRef> phaseNames() {
 }
 
 void buildPhase(OpPassManager &pm, StringRef phase, const PipelineOptions &options) {
-  if (phase == "raise") raise::buildPipeline(pm, options);
+  if (phase == "raise")
+    raise::buildPipeline(pm, options);
   if (phase == "loss") {
     loss::buildPipeline(pm, options);
 #ifdef MSAMP_HAS_SCHEDULE
     pm.addPass(schedule::createNoteInputBounds());
 #endif
   }
-  if (phase == "autodiff") autodiff::buildPipeline(pm, options);
-  if (phase == "recompute") recompute::buildPipeline(pm, options);
+  if (phase == "autodiff")
+    autodiff::buildPipeline(pm, options);
+  if (phase == "recompute")
+    recompute::buildPipeline(pm, options);
 #ifdef MSAMP_HAS_PRECISION
-  if (phase == "precision") precision::buildPipeline(pm, options);
+  if (phase == "precision")
+    precision::buildPipeline(pm, options);
 #endif
 #ifdef MSAMP_HAS_PARTITION
-  if (phase == "partition") partition::buildPipeline(pm, options);
+  if (phase == "partition")
+    partition::buildPipeline(pm, options);
 #endif
 #ifdef MSAMP_HAS_OPTIMIZER
-  if (phase == "optimizer") optimizer::buildPipeline(pm, options);
+  if (phase == "optimizer")
+    optimizer::buildPipeline(pm, options);
 #endif
 #ifdef MSAMP_HAS_FUSE
-  if (phase == "fuse") fuse::buildPipeline(pm, options);
+  if (phase == "fuse")
+    fuse::buildPipeline(pm, options);
 #endif
 #ifdef MSAMP_HAS_SCHEDULE
-  if (phase == "schedule") schedule::buildPipeline(pm, options);
+  if (phase == "schedule")
+    schedule::buildPipeline(pm, options);
 #endif
   verify::VerifyPhaseOptions check;
   check.phase = phase.str();

@@ -32,7 +32,8 @@ struct Rule {
 SmallVector<int64_t> complement(ArrayRef<int64_t> dims, int64_t rank) {
   SmallVector<int64_t> rest;
   for (int64_t d = 0; d < rank; ++d)
-    if (!llvm::is_contained(dims, d)) rest.push_back(d);
+    if (!llvm::is_contained(dims, d))
+      rest.push_back(d);
   return rest;
 }
 
@@ -49,14 +50,16 @@ Expr rotateHalves(const Expr &x) {
 void BroadcastOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                            SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   r.set(0, r.dy().sum(complement(getDims(), r.dy().rank())));
 }
 
 void ReduceOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   Expr x = r.expr(getInput());
   SmallVector<int64_t> shape(x.type().getShape()), kept = complement(getDims(), x.rank());
   if (getKind() == ReduceKind::Sum) {
@@ -75,41 +78,48 @@ void ReduceOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<boo
 void ReshapeOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                          SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   r.set(0, r.dy().reshape(tensorTypeOf(getInput()).getShape()));
 }
 
 void TransposeOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                            SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   SmallVector<int64_t> inverse(getPerm().size());
-  for (auto [i, p] : llvm::enumerate(getPerm())) inverse[p] = i;
+  for (auto [i, p] : llvm::enumerate(getPerm()))
+    inverse[p] = i;
   r.set(0, r.dy().transpose(inverse));
 }
 
 void SliceOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                        SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   r.set(0, r.dy().make<PadOp>(getInput().getType(), r.dy().value, getStarts(), getStrides(), APFloat(0.0)));
 }
 
 void PadOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                      SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   r.set(0, r.dy().make<SliceOp>(getInput().getType(), r.dy().value, getLow(), getStrides()));
 }
 
 void ConcatOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0)) return;
+  if (!r.has(0))
+    return;
   int64_t start = 0;
   for (auto [i, input] : llvm::enumerate(getInputs())) {
     int64_t size = tensorTypeOf(input).getDimSize(getDim());
-    if (r.want(i)) r.set(i, r.dy().slice(getDim(), start, size));
+    if (r.want(i))
+      r.set(i, r.dy().slice(getDim(), start, size));
     start += size;
   }
 }
@@ -117,15 +127,19 @@ void ConcatOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<boo
 void GatherOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   auto table = tensorTypeOf(getTable()), indices = tensorTypeOf(getIndices());
   int64_t axis = getAxis(), depth = indices.getRank();
   Expr dy = r.dy();
   // Bring the looked-up dimensions to the front, sum into a matrix of rows, and undo both.
   SmallVector<int64_t> front, rest = complement({axis}, table.getRank());
-  for (int64_t d = 0; d < depth; ++d) front.push_back(axis + d);
-  for (int64_t d = 0; d < axis; ++d) front.push_back(d);
-  for (int64_t d = axis + depth; d < dy.rank(); ++d) front.push_back(d);
+  for (int64_t d = 0; d < depth; ++d)
+    front.push_back(axis + d);
+  for (int64_t d = 0; d < axis; ++d)
+    front.push_back(d);
+  for (int64_t d = axis + depth; d < dy.rank(); ++d)
+    front.push_back(d);
   int64_t rows = table.getDimSize(axis), count = indices.getNumElements(), width = 1;
   SmallVector<int64_t> byRow{rows}, back(table.getRank());
   for (auto [i, d] : llvm::enumerate(rest)) {
@@ -144,15 +158,18 @@ void GatherOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<boo
 void MatMulOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0)) return;
+  if (!r.has(0))
+    return;
   Value a = getA(), b = getB(), dy = r.dy();
   bool ta = getTransposeA(), tb = getTransposeB();
   auto product = [&](Type type, Value x, Value y, bool tx, bool ty) {
     return r.dy().make<MatMulOp>(type, x, y, tx, ty);
   };
   // d op(A) = dC op(B)^T and d op(B) = op(A)^T dC, transposed where the operand is.
-  if (r.want(0)) r.set(0, ta ? product(a.getType(), b, dy, tb, true) : product(a.getType(), dy, b, false, !tb));
-  if (r.want(1)) r.set(1, tb ? product(b.getType(), dy, a, true, ta) : product(b.getType(), a, dy, !ta, false));
+  if (r.want(0))
+    r.set(0, ta ? product(a.getType(), b, dy, tb, true) : product(a.getType(), dy, b, false, !tb));
+  if (r.want(1))
+    r.set(1, tb ? product(b.getType(), dy, a, true, ta) : product(b.getType(), a, dy, !ta, false));
 }
 
 void LayerNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
@@ -175,10 +192,13 @@ void LayerNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<
       Expr projected = xhat * meanGX;
       r.add(0, (centredG - projected) * rstd);
     }
-    if (getScale() && r.want(scaleIndex)) r.set(scaleIndex, (dy * xhat).sumLeadingDims());
-    if (getShift() && r.want(shiftIndex)) r.set(shiftIndex, dy.sumLeadingDims());
+    if (getScale() && r.want(scaleIndex))
+      r.set(scaleIndex, (dy * xhat).sumLeadingDims());
+    if (getShift() && r.want(shiftIndex))
+      r.set(shiftIndex, dy.sumLeadingDims());
   }
-  if (r.has(1) && r.want(0)) r.add(0, (r.dy(1) * (1.0 / width)).perRow(shape));
+  if (r.has(1) && r.want(0))
+    r.add(0, (r.dy(1) * (1.0 / width)).perRow(shape));
   if (r.has(2) && r.want(0)) {
     Expr factor = (r.dy(2) * (-1.0 / width)).perRow(shape);
     Expr slope = xhat * rstd * rstd;
@@ -202,7 +222,8 @@ void RmsNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bo
       Expr projected = xhat * meanGX;
       r.add(0, (g - projected) * rstd);
     }
-    if (getScale() && r.want(1)) r.set(1, (dy * xhat).sumLeadingDims());
+    if (getScale() && r.want(1))
+      r.set(1, (dy * xhat).sumLeadingDims());
   }
   if (r.has(1) && r.want(0)) {
     Expr factor = (r.dy(1) * (-1.0 / width)).perRow(shape);
@@ -214,7 +235,8 @@ void RmsNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bo
 void SoftmaxOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                          SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   Expr y = r.expr(getY()), dy = r.dy();
   Expr inner = (dy * y).sumLastDim().perRow(y.type().getShape());
   r.set(0, (dy - inner) * y);
@@ -223,14 +245,16 @@ void SoftmaxOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bo
 void GeluOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                       SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   r.set(0, r.dy().make<GeluGradOp>(getX().getType(), r.dy().value, getX(), getTanh()));
 }
 
 void SwigluOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0)) return;
+  if (!r.has(0))
+    return;
   Expr gate = r.expr(getGate()), up = r.expr(getUp()), dy = r.dy();
   Expr sigmoid = gate.sigmoid();
   Expr silu = gate * sigmoid;
@@ -240,35 +264,42 @@ void SwigluOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<boo
     Expr slope = sigmoid + rest;
     r.set(0, dy * up * slope);
   }
-  if (r.want(1)) r.set(1, dy * silu);
+  if (r.want(1))
+    r.set(1, dy * silu);
 }
 
 void RotaryOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                         SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0)) return;
+  if (!r.has(0))
+    return;
   Expr x = r.expr(getX()), dy = r.dy();
   if (r.want(0))
     r.set(0, dy.make<RotaryOp>(getX().getType(), dy.value, getCos(), getSin(), !getTransposed()));
-  if (r.want(1)) r.set(1, dy * x);
-  if (r.want(2)) r.set(2, getTransposed() ? x * rotateHalves(dy) : dy * rotateHalves(x));
+  if (r.want(1))
+    r.set(1, dy * x);
+  if (r.want(2))
+    r.set(2, getTransposed() ? x * rotateHalves(dy) : dy * rotateHalves(x));
 }
 
 void AttentionOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                            SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0)) return;
-  auto grad = AttentionGradOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(),
-                                      r.dy().value, getQ(), getK(), getV(), getO(), getLse(), getBias(),
-                                      getScaleAttr(), getCausalAttr());
+  if (!r.has(0))
+    return;
+  auto grad =
+      AttentionGradOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), r.dy().value,
+                              getQ(), getK(), getV(), getO(), getLse(), getBias(), getScaleAttr(), getCausalAttr());
   for (unsigned i = 0; i < 3; ++i)
-    if (r.want(i)) operandGrads[i] = grad->getResult(i);
+    if (r.want(i))
+      operandGrads[i] = grad->getResult(i);
 }
 
 void CrossEntropyOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                               SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);
-  if (!r.has(0) || !r.want(0)) return;
+  if (!r.has(0) || !r.want(0))
+    return;
   Expr logits = r.expr(getLogits()), labels = r.expr(getLabels());
   SmallVector<int64_t> shape(logits.type().getShape());
   auto indexType = RankedTensorType::get(shape, labels.type().getElementType());

@@ -31,18 +31,22 @@ struct Pointwise : DifferentiableOpInterface::ExternalModel<Pointwise<OpT, Rules
   void buildVJP(Operation *op, OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                 SmallVectorImpl<Value> &operandGrads) const {
     operandGrads.assign(op->getNumOperands(), Value());
-    if (!resultGrads[0]) return;
+    if (!resultGrads[0])
+      return;
     Point point{op, Expr(builder, op->getLoc(), resultGrads[0])};
     using Function = Gradient (*)(const Point &);
     Function rules[] = {+Rules...};
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-      if (!wanted[i]) continue;
-      if (Gradient gradient = rules[i](point)) operandGrads[i] = gradient->value;
+      if (!wanted[i])
+        continue;
+      if (Gradient gradient = rules[i](point))
+        operandGrads[i] = gradient->value;
     }
   }
 };
 
-template <typename OpT, auto... Rules> void rule(MLIRContext *context) {
+template <typename OpT, auto... Rules>
+void rule(MLIRContext *context) {
   OpT::template attachInterface<Pointwise<OpT, Rules...>>(*context);
 }
 
@@ -57,15 +61,21 @@ Expr powerSlope(const Expr &x, const Expr &exponent) {
 }
 
 // The operand that was taken gets the whole gradient; of equals the second one, so that relu has slope 0 at 0.
-template <arith::CmpFPredicate Predicate, unsigned Operand> Gradient taken(const Point &p) {
+template <arith::CmpFPredicate Predicate, unsigned Operand>
+Gradient taken(const Point &p) {
   Expr first = p.x(0).compare(Predicate, p.x(1));
   return Operand == 0 ? first.choose(p.dy, p.zero()) : first.choose(p.zero(), p.dy);
 }
 
-Gradient none(const Point &) { return std::nullopt; }
-Gradient same(const Point &p) { return p.dy; }
+Gradient none(const Point &) {
+  return std::nullopt;
+}
+Gradient same(const Point &p) {
+  return p.dy;
+}
 
-template <typename CastOp> Gradient castBack(const Point &p) {
+template <typename CastOp>
+Gradient castBack(const Point &p) {
   return p.dy.make<CastOp>(p.op->getOperand(0).getType(), p.dy.value);
 }
 
@@ -82,8 +92,7 @@ void attachArith(MLIRContext *c) {
   rule<arith::MaxNumFOp, taken<P::OGT, 0>, taken<P::OGT, 1>>(c);
   rule<arith::MinimumFOp, taken<P::OLT, 0>, taken<P::OLT, 1>>(c);
   rule<arith::MinNumFOp, taken<P::OLT, 0>, taken<P::OLT, 1>>(c);
-  rule<arith::SelectOp, none,
-       [](const Point &p) -> Gradient { return p.x(0).choose(p.dy, p.zero()); },
+  rule<arith::SelectOp, none, [](const Point &p) -> Gradient { return p.x(0).choose(p.dy, p.zero()); },
        [](const Point &p) -> Gradient { return p.x(0).choose(p.zero(), p.dy); }>(c);
   rule<arith::ExtFOp, castBack<arith::TruncFOp>>(c);
   rule<arith::TruncFOp, castBack<arith::ExtFOp>>(c);

@@ -50,23 +50,28 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     Block &body = func.getBody().front();
     for (Operation &op : body) {
       bool depends = llvm::any_of(op.getOperands(), [&](Value v) { return varied.contains(v); });
-      if (auto get = dyn_cast<GetOp>(op)) depends = symbols->lookup<ParameterOp>(get.getParam()).getTrained();
-      if (!depends) continue;
+      if (auto get = dyn_cast<GetOp>(op))
+        depends = symbols->lookup<ParameterOp>(get.getParam()).getTrained();
+      if (!depends)
+        continue;
       for (Value v : op.getResults())
-        if (isFloat(v)) varied.insert(v);
+        if (isFloat(v))
+          varied.insert(v);
     }
     useful.insert(loss);
     for (Operation &op : llvm::reverse(body))
       if (llvm::any_of(op.getResults(), [&](Value v) { return useful.contains(v); }))
         for (Value v : op.getOperands())
-          if (isFloat(v)) useful.insert(v);
+          if (isFloat(v))
+            useful.insert(v);
   }
 
   // Reports every op on the path that cannot be differentiated.
   LogicalResult check(func::FuncOp func) {
     bool good = true;
     for (Operation &op : func.getBody().front()) {
-      if (isa<GetOp>(op) || llvm::none_of(op.getResults(), [&](Value v) { return active(v); })) continue;
+      if (isa<GetOp>(op) || llvm::none_of(op.getResults(), [&](Value v) { return active(v); }))
+        continue;
       if (!isa<DifferentiableOpInterface>(op)) {
         op.emitError() << "no derivative rule for " << op.getName() << " of ONNX node '" << nodeOf(&op)
                        << "', which lies between a trained parameter and the loss; freeze the parameters before it "
@@ -100,7 +105,8 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     varied.clear();
     useful.clear();
     analyse(func, loss);
-    if (failed(check(func))) return signalPassFailure();
+    if (failed(check(func)))
+      return signalPassFailure();
     differentiate(module, func, exit, loss);
   }
 
@@ -111,28 +117,35 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     llvm::MapVector<StringAttr, SmallVector<Value>> ofParameter;
 
     SmallVector<Operation *> forwardOps;
-    for (Operation &op : func.getBody().front().without_terminator()) forwardOps.push_back(&op);
+    for (Operation &op : func.getBody().front().without_terminator())
+      forwardOps.push_back(&op);
     if (active(loss)) {
-      auto one = DenseElementsAttr::get(tensorTypeOf(loss), builder.getFloatAttr(tensorTypeOf(loss).getElementType(), 1.0));
+      auto one =
+          DenseElementsAttr::get(tensorTypeOf(loss), builder.getFloatAttr(tensorTypeOf(loss).getElementType(), 1.0));
       sums.add(loss, arith::ConstantOp::create(builder, gradientLoc(loss.getLoc()), one));
     }
     for (Operation *op : llvm::reverse(forwardOps)) {
       SmallVector<Value> resultGrads;
-      for (Value v : op->getResults()) resultGrads.push_back(active(v) ? sums.take(v) : Value());
-      if (llvm::none_of(resultGrads, [](Value v) { return v != nullptr; })) continue;
+      for (Value v : op->getResults())
+        resultGrads.push_back(active(v) ? sums.take(v) : Value());
+      if (llvm::none_of(resultGrads, [](Value v) { return v != nullptr; }))
+        continue;
       if (auto get = dyn_cast<GetOp>(op)) {
         ofParameter[get.getParamAttr().getAttr()].push_back(resultGrads[0]);
         continue;
       }
       SmallVector<bool> wanted;
-      for (Value v : op->getOperands()) wanted.push_back(active(v));
+      for (Value v : op->getOperands())
+        wanted.push_back(active(v));
       SmallVector<Value> operandGrads;
       Operation *before = exit->getPrevNode();
       cast<DifferentiableOpInterface>(op).buildVJP(builder, resultGrads, wanted, operandGrads);
       Location loc = gradientLoc(op->getLoc());
-      for (Operation *made = before->getNextNode(); made != exit; made = made->getNextNode()) made->setLoc(loc);
+      for (Operation *made = before->getNextNode(); made != exit; made = made->getNextNode())
+        made->setLoc(loc);
       for (auto [operand, grad] : llvm::zip(op->getOperands(), operandGrads))
-        if (grad) sums.add(operand, grad);
+        if (grad)
+          sums.add(operand, grad);
     }
 
     SmallVector<Value> results = llvm::to_vector(exit.getOperands());
@@ -142,7 +155,8 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
       attrs.push_back(dict ? dict : DictionaryAttr::get(context));
     }
     for (auto param : module.getOps<ParameterOp>()) {
-      if (!param.getTrained()) continue;
+      if (!param.getTrained())
+        continue;
       auto found = ofParameter.find(param.getSymNameAttr());
       if (found == ofParameter.end()) {
         remark::missed(param.getLoc(), remark::RemarkOpts::name("zero-gradient").category("autodiff"))

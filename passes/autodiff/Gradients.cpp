@@ -25,8 +25,10 @@ std::optional<int64_t> paddedDim(PadOp pad) {
   auto in = tensorTypeOf(pad.getInput()), out = tensorTypeOf(pad.getResult());
   std::optional<int64_t> dim;
   for (int64_t d = 0; d < in.getRank(); ++d) {
-    if (in.getDimSize(d) == out.getDimSize(d)) continue;
-    if (dim || pad.getStrides()[d] != 1) return std::nullopt;
+    if (in.getDimSize(d) == out.getDimSize(d))
+      continue;
+    if (dim || pad.getStrides()[d] != 1)
+      return std::nullopt;
     dim = d;
   }
   return pad.getValue().isZero() ? dim : std::nullopt;
@@ -38,11 +40,14 @@ void concatenatePads(OpBuilder &builder, SmallVectorImpl<Value> &terms, Location
   llvm::SmallDenseMap<int64_t, unsigned> byDim;
   for (Value v : terms)
     if (auto pad = v.getDefiningOp<PadOp>())
-      if (auto dim = paddedDim(pad)) ++byDim[*dim];
+      if (auto dim = paddedDim(pad))
+        ++byDim[*dim];
   int64_t best = -1;
   for (auto [dim, count] : byDim)
-    if (count > 1 && (best < 0 || count > byDim[best] || (count == byDim[best] && dim < best))) best = dim;
-  if (best < 0) return;
+    if (count > 1 && (best < 0 || count > byDim[best] || (count == byDim[best] && dim < best)))
+      best = dim;
+  if (best < 0)
+    return;
 
   SmallVector<Part> parts;
   SmallVector<Value> rest;
@@ -56,17 +61,21 @@ void concatenatePads(OpBuilder &builder, SmallVectorImpl<Value> &terms, Location
     bool overlaps = llvm::any_of(parts, [&](const Part &other) {
       return part.start < other.start + other.size && other.start < part.start + part.size;
     });
-    if (overlaps) rest.push_back(v);
-    else parts.push_back(part);
+    if (overlaps)
+      rest.push_back(v);
+    else
+      parts.push_back(part);
   }
-  if (parts.size() < 2) return;
+  if (parts.size() < 2)
+    return;
   llvm::sort(parts, [](const Part &a, const Part &b) { return a.start < b.start; });
 
   auto type = tensorTypeOf(terms.front());
   SmallVector<Value> pieces;
   int64_t end = 0;
   auto fill = [&](int64_t until) {
-    if (until == end) return;
+    if (until == end)
+      return;
     SmallVector<int64_t> shape(type.getShape());
     shape[best] = until - end;
     auto hole = RankedTensorType::get(shape, type.getElementType());
@@ -86,7 +95,8 @@ void concatenatePads(OpBuilder &builder, SmallVectorImpl<Value> &terms, Location
 } // namespace
 
 Value GradientSums::balanced(ArrayRef<Value> terms, Location loc) {
-  if (terms.size() == 1) return terms.front();
+  if (terms.size() == 1)
+    return terms.front();
   size_t half = terms.size() / 2;
   Value left = balanced(terms.take_front(half), loc);
   Value right = balanced(terms.drop_front(half), loc);
@@ -95,7 +105,8 @@ Value GradientSums::balanced(ArrayRef<Value> terms, Location loc) {
 
 Value GradientSums::take(Value value) {
   auto found = parts.find(value);
-  if (found == parts.end()) return {};
+  if (found == parts.end())
+    return {};
   SmallVector<Value> terms = llvm::to_vector(found->second);
   parts.erase(found);
   Location loc = gradientLoc(value.getLoc());

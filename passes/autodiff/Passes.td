@@ -8,8 +8,9 @@ def Differentiate : Pass<"msamp-differentiate", "::mlir::ModuleOp"> {
   let summary = "append the gradient of the loss to @forward, which becomes @step";
   let description = [{
     Reverse mode over the ops that lie between a trained parameter and the loss, by their DifferentiableOpInterface. All
-    ops there that have no rule are reported, each with its ONNX node, before anything changes. A value with several uses
-    gets the balanced sum of their gradients in a fixed order; where the uses are slices that cover it, one concatenation.
+    ops there that have no rule are reported, each with its ONNX node, before anything changes. A value with several
+    uses gets the balanced sum of their gradients in a fixed order; where the uses are slices that cover it, one
+    concatenation.
     A parameter that does not reach the loss gets zeros and a remark.
 
     Before:

@@ -47,7 +47,8 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
   FailureOr<Value> labelsOfType(RankedTensorType type) {
     MLIRContext *context = &getContext();
     for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-      if (nameOf(forward.getArgAttrDict(i)) != labels) continue;
+      if (nameOf(forward.getArgAttrDict(i)) != labels)
+        continue;
       auto found = dyn_cast<RankedTensorType>(forward.getArgument(i).getType());
       bool sameKind = found && isa<IntegerType>(found.getElementType()) == isa<IntegerType>(type.getElementType());
       if (!sameKind || found.getShape() != type.getShape())
@@ -61,13 +62,15 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
     attrs.set("msamp.labels", UnitAttr::get(context));
     attrs.set("msamp.name", StringAttr::get(context, labels));
     unsigned index = forward.getNumArguments();
-    if (failed(forward.insertArgument(index, type, attrs.getDictionary(context), forward.getLoc()))) return failure();
+    if (failed(forward.insertArgument(index, type, attrs.getDictionary(context), forward.getLoc())))
+      return failure();
     return forward.getArgument(index);
   }
 
   FailureOr<Value> takeOutput(StringRef name) {
     for (unsigned i = 0; i < outputs.size(); ++i) {
-      if (nameOf(cast<DictionaryAttr>(outputAttrs[i])) != name) continue;
+      if (nameOf(cast<DictionaryAttr>(outputAttrs[i])) != name)
+        continue;
       Value value = outputs[i];
       auto type = tensorTypeOf(value);
       if (!isa<FloatType>(type.getElementType()) || type.getNumElements() != 1)
@@ -78,8 +81,10 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       OpBuilder builder(exit);
       return Expr(builder, value.getLoc(), value).reshape({}).value;
     }
-    InFlightDiagnostic error = forward.emitError() << "the graph has no output '" << name << "' to use as the loss; it has";
-    for (Attribute attrs : outputAttrs) error << " '" << nameOf(cast<DictionaryAttr>(attrs)) << "'";
+    InFlightDiagnostic error = forward.emitError()
+                               << "the graph has no output '" << name << "' to use as the loss; it has";
+    for (Attribute attrs : outputAttrs)
+      error << " '" << nameOf(cast<DictionaryAttr>(attrs)) << "'";
     return error;
   }
 
@@ -100,7 +105,8 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       if (shape.empty())
         return forward.emitError() << "the first output is a scalar; cross-entropy needs [.., classes]";
       FailureOr<Value> targets = labelsOfType(RankedTensorType::get(shape.drop_back(), builder.getI64Type()));
-      if (failed(targets)) return failure();
+      if (failed(targets))
+        return failure();
       int64_t classes = shape.back(), rows = out.type().getNumElements() / classes;
       Expr logits = out.reshape({rows, classes});
       Expr flat = Expr(builder, loc, *targets).reshape({rows});
@@ -110,9 +116,11 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       return op.getLoss();
     }
     FailureOr<Value> targets = labelsOfType(out.type());
-    if (failed(targets)) return failure();
+    if (failed(targets))
+      return failure();
     Expr y(builder, loc, *targets);
-    if (loss == "bce") return meanOfAll(logitCrossEntropy(out, y)).value;
+    if (loss == "bce")
+      return meanOfAll(logitCrossEntropy(out, y)).value;
     Expr difference = out - y;
     return meanOfAll(difference * difference).value;
   }
@@ -140,7 +148,8 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       outputAttrs.push_back(attrs ? attrs : DictionaryAttr::get(&getContext()));
     }
     FailureOr<Value> value = kind.consume_front("output:") ? takeOutput(kind) : synthesise();
-    if (failed(value)) return signalPassFailure();
+    if (failed(value))
+      return signalPassFailure();
 
     Builder builder(&getContext());
     outputs.insert(outputs.begin(), *value);

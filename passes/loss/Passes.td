@@ -9,12 +9,13 @@ def AddLoss : Pass<"msamp-add-loss", "::mlir::ModuleOp"> {
   let description = [{
     `cross-entropy`: mean over all positions of the first output, [.., classes], against the integer input `labels`
     [..]; positions labelled -100 do not count. `mse`: mean squared difference to `labels` of the output's shape. `bce`:
-    mean binary cross-entropy of logits against `labels` in [0, 1]. `output:NAME`: that output of the graph, which has one
-    element. An input that already has the name of the labels is used, otherwise one is added. Nothing is shifted.
+    mean binary cross-entropy of logits against `labels` in [0, 1]. `output:NAME`: that output of the graph, which has
+    one element. An input that already has the name of the labels is used, otherwise one is added. Nothing is shifted.
 
     Before:
     ```mlir
-    func.func @forward(%ids: tensor<2x32xi64> {msamp.name = "input_ids"}) -> (tensor<2x32x320xf32> {msamp.name = "logits"})
+    func.func @forward(%ids: tensor<2x32xi64> {msamp.name = "input_ids"})
+        -> (tensor<2x32x320xf32> {msamp.name = "logits"})
     ```
     After:
     ```mlir

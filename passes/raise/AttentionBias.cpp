@@ -20,21 +20,25 @@ std::vector<float> valuesOf(DenseElementsAttr dense) {
   if (dense.getElementType().isF32())
     values.assign(dense.value_begin<float>(), dense.value_end<float>());
   else if (isa<FloatType>(dense.getElementType()))
-    for (const APFloat &v : dense.getValues<APFloat>()) values.push_back(float(v.convertToDouble()));
+    for (const APFloat &v : dense.getValues<APFloat>())
+      values.push_back(float(v.convertToDouble()));
   else
-    for (const APInt &v : dense.getValues<APInt>()) values.push_back(v.isZero() ? 0.0f : 1.0f);
+    for (const APInt &v : dense.getValues<APInt>())
+      values.push_back(v.isZero() ? 0.0f : 1.0f);
   return values;
 }
 
 int64_t product(ArrayRef<int64_t> shape) {
   int64_t n = 1;
-  for (int64_t s : shape) n *= s;
+  for (int64_t s : shape)
+    n *= s;
   return n;
 }
 
 // Operand dimension i of `values` becomes dimension dims[i] of `shape`; the others repeat.
 std::vector<float> repeat(std::vector<float> values, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
-  if (int64_t(values.size()) == product(shape)) return values;
+  if (int64_t(values.size()) == product(shape))
+    return values;
   SmallVector<int64_t> strides(shape.size(), 0), index(shape.size(), 0);
   int64_t stride = 1;
   for (int64_t d : llvm::reverse(dims)) {
@@ -44,9 +48,11 @@ std::vector<float> repeat(std::vector<float> values, ArrayRef<int64_t> dims, Arr
   std::vector<float> result(product(shape));
   for (float &x : result) {
     int64_t at = 0;
-    for (auto [i, s] : llvm::zip(index, strides)) at += i * s;
+    for (auto [i, s] : llvm::zip(index, strides))
+      at += i * s;
     x = values[at];
-    for (int64_t d = int64_t(shape.size()) - 1; d >= 0 && ++index[d] == shape[d]; --d) index[d] = 0;
+    for (int64_t d = int64_t(shape.size()) - 1; d >= 0 && ++index[d] == shape[d]; --d)
+      index[d] = 0;
   }
   return result;
 }
@@ -58,13 +64,15 @@ std::optional<BiasTerm> BiasTerm::read(const ScoreTerm &term, const ScoreShape &
   result.term = term;
   auto type = tensorTypeOf(term.value);
   int64_t rank = type.getRank();
-  if (rank < 2 || rank > 4) return std::nullopt;
+  if (rank < 2 || rank > 4)
+    return std::nullopt;
   result.small = llvm::to_vector(type.getShape());
   if (auto broadcast = term.value.getDefiningOp<BroadcastOp>()) {
     result.source = broadcast.getInput();
     result.dims = llvm::to_vector(broadcast.getDims());
     for (int64_t d = 0; d + 2 < rank; ++d)
-      if (!llvm::is_contained(result.dims, d)) result.small[d] = 1;
+      if (!llvm::is_contained(result.dims, d))
+        result.small[d] = 1;
   } else {
     result.source = term.value;
     result.dims = llvm::to_vector(llvm::seq<int64_t>(0, rank));
@@ -90,11 +98,13 @@ std::optional<BiasTerm> BiasTerm::read(const ScoreTerm &term, const ScoreShape &
     if (!known) {
       std::vector<float> values;
       if (dense.isSplat())
-        values.assign(product(shape), valuesOf(dense.resizeSplat(RankedTensorType::get({1}, dense.getElementType()))).front());
+        values.assign(product(shape),
+                      valuesOf(dense.resizeSplat(RankedTensorType::get({1}, dense.getElementType()))).front());
       else
         values = repeat(valuesOf(dense), result.dims, small);
       for (float &x : values) {
-        if (term.masked) x = (x != 0.0f) == term.keep ? 0.0f : float(*term.masked);
+        if (term.masked)
+          x = (x != 0.0f) == term.keep ? 0.0f : float(*term.masked);
         x = x == 0.0f ? 0.0f : float(x * term.factor);
       }
       known = std::make_shared<ConstantBias>(shape, std::move(values));
@@ -120,7 +130,8 @@ ConstantBias::ConstantBias(ArrayRef<int64_t> full, std::vector<float> all)
     std::vector<float> kept;
     SmallVector<int64_t> smaller{sameBatch ? 1 : shape[0], sameHeads ? 1 : shape[1], T, S};
     for (int64_t b = 0; b < smaller[0]; ++b)
-      for (int64_t h = 0; h < smaller[1]; ++h) kept.insert(kept.end(), planeOf(b, h), planeOf(b, h) + plane);
+      for (int64_t h = 0; h < smaller[1]; ++h)
+        kept.insert(kept.end(), planeOf(b, h), planeOf(b, h) + plane);
     values = std::move(kept);
     shape = smaller;
   }
@@ -142,7 +153,8 @@ Value BiasTerm::build(OpBuilder &builder, Location loc, ArrayRef<int64_t> common
   auto f32 = [&](ArrayRef<int64_t> s) { return RankedTensorType::get(s, builder.getF32Type()); };
   Value value;
   if (constant) {
-    value = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(f32(shape), ArrayRef<float>(constant->values)));
+    value =
+        arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(f32(shape), ArrayRef<float>(constant->values)));
   } else {
     value = Expr(builder, loc, source).broadcast(small, dims).reshape(shape).value;
     if (term.masked) {
@@ -168,9 +180,11 @@ std::optional<ScoreBias> ScoreBias::read(ArrayRef<ScoreTerm> terms, const ScoreS
   ScoreBias result;
   for (const ScoreTerm &term : terms) {
     std::optional<BiasTerm> read = BiasTerm::read(term, scores, cache);
-    if (!read) return std::nullopt;
+    if (!read)
+      return std::nullopt;
     result.causal |= read->isCausal();
-    if (!read->isNothing()) result.terms.push_back(std::move(*read));
+    if (!read->isNothing())
+      result.terms.push_back(std::move(*read));
   }
   return result;
 }
@@ -178,8 +192,10 @@ std::optional<ScoreBias> ScoreBias::read(ArrayRef<ScoreTerm> terms, const ScoreS
 SmallVector<int64_t> ScoreBias::shape() const {
   SmallVector<int64_t> common;
   for (const BiasTerm &term : terms) {
-    if (common.empty()) common = llvm::to_vector(term.getShape());
-    for (int64_t d : {0, 1}) common[d] = std::max(common[d], term.getShape()[d]);
+    if (common.empty())
+      common = llvm::to_vector(term.getShape());
+    for (int64_t d : {0, 1})
+      common[d] = std::max(common[d], term.getShape()[d]);
   }
   return common;
 }

@@ -38,8 +38,8 @@ struct ConstantBias {
 };
 
 /// Layers share their masks, which may have millions of entries: each is judged once.
-using BiasCache = std::map<std::tuple<const void *, std::vector<int64_t>, double, bool, double>,
-                           std::shared_ptr<const ConstantBias>>;
+using BiasCache =
+    std::map<std::tuple<const void *, std::vector<int64_t>, double, bool, double>, std::shared_ptr<const ConstantBias>>;
 
 /// A term as a tensor [batch or 1, heads or 1, queries, keys], not built yet.
 class BiasTerm {
@@ -56,9 +56,9 @@ public:
 
 private:
   ScoreTerm term;
-  llvm::SmallVector<int64_t> small;  // shape of the term's tensor without what only repeats along leading dimensions
-  llvm::SmallVector<int64_t> shape;  // the same with batch and heads apart
-  mlir::Value source;                // what is repeated along `dims` of `small`
+  llvm::SmallVector<int64_t> small; // shape of the term's tensor without what only repeats along leading dimensions
+  llvm::SmallVector<int64_t> shape; // the same with batch and heads apart
+  mlir::Value source;               // what is repeated along `dims` of `small`
   llvm::SmallVector<int64_t> dims;
   std::shared_ptr<const ConstantBias> constant; // of a constant term
 };

@@ -22,29 +22,37 @@ RankedTensorType flattened(RankedTensorType type) {
 // Whether the value comes from, or goes to, its rank-2 form.
 bool meetsFlat(Value v) {
   auto type = dyn_cast<RankedTensorType>(v.getType());
-  if (!type || type.getRank() < 3) return false;
+  if (!type || type.getRank() < 3)
+    return false;
   auto flat = flattened(type);
-  if (auto reshape = v.getDefiningOp<ReshapeOp>(); reshape && reshape.getInput().getType() == flat) return true;
-  return llvm::any_of(v.getUsers(), [&](Operation *user) { return isa<ReshapeOp>(user) && user->getResult(0).getType() == flat; });
+  if (auto reshape = v.getDefiningOp<ReshapeOp>(); reshape && reshape.getInput().getType() == flat)
+    return true;
+  return llvm::any_of(v.getUsers(),
+                      [&](Operation *user) { return isa<ReshapeOp>(user) && user->getResult(0).getType() == flat; });
 }
 
 struct FlattenRows : RewritePattern {
   explicit FlattenRows(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
     bool pointwise = op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1;
-    if (!pointwise && !isa<LayerNormOp, RmsNormOp, SoftmaxOp>(op)) return failure();
+    if (!pointwise && !isa<LayerNormOp, RmsNormOp, SoftmaxOp>(op))
+      return failure();
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!type || type.getRank() < 3) return failure();
+    if (!type || type.getRank() < 3)
+      return failure();
     bool meets = meetsFlat(op->getResult(0)) || llvm::any_of(op->getOperands(), [](Value v) {
-      auto reshape = v.getDefiningOp<ReshapeOp>();
-      return reshape && tensorTypeOf(v).getRank() >= 3 && reshape.getInput().getType() == flattened(tensorTypeOf(v));
-    });
-    if (!meets) return failure();
+                   auto reshape = v.getDefiningOp<ReshapeOp>();
+                   return reshape && tensorTypeOf(v).getRank() >= 3 &&
+                          reshape.getInput().getType() == flattened(tensorTypeOf(v));
+                 });
+    if (!meets)
+      return failure();
     auto flat = flattened(type);
     SmallVector<Value> operands;
     for (Value v : op->getOperands()) {
       auto t = dyn_cast<RankedTensorType>(v.getType());
-      if (!t) return failure();
+      if (!t)
+        return failure();
       if (t.getShape() != type.getShape()) {
         operands.push_back(v); // scale and shift of a norm
         continue;
@@ -74,8 +82,10 @@ struct FlattenGather : OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
     auto indices = tensorTypeOf(op.getIndices());
-    if (op.getAxis() != 0 || tensorTypeOf(op.getTable()).getRank() != 2 || indices.getRank() < 2) return failure();
-    if (!meetsFlat(op.getResult())) return failure();
+    if (op.getAxis() != 0 || tensorTypeOf(op.getTable()).getRank() != 2 || indices.getRank() < 2)
+      return failure();
+    if (!meetsFlat(op.getResult()))
+      return failure();
     Expr list = Expr(rewriter, op.getLoc(), op.getIndices()).reshape({indices.getNumElements()});
     Value rows = GatherOp::create(rewriter, op.getLoc(), flattened(op.getType()), op.getTable(), list.value, 0);
     rewriter.replaceOp(op, Expr(rewriter, op.getLoc(), rows).reshape(op.getType().getShape()).value);
@@ -91,7 +101,8 @@ struct FlattenTokens : impl::FlattenTokensBase<FlattenTokens> {
     addLayoutPatterns(patterns);
     GreedyRewriteConfig config;
     config.setMaxIterations(GreedyRewriteConfig::kNoLimit);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config))) signalPassFailure();
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config)))
+      signalPassFailure();
   }
 };
 

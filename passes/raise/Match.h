@@ -15,14 +15,18 @@ std::optional<double> splatOf(mlir::Value v);
 /// The dense constant behind `v`; null if it is none.
 mlir::DenseElementsAttr constantOf(mlir::Value v);
 
-inline bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
+inline bool near(double a, double b) {
+  return std::abs(a - b) <= 1e-4 * std::abs(b);
+}
 
 /// Skips reshapes that only add or drop dimensions of size 1.
 mlir::Value skipUnits(mlir::Value v);
 
 /// Operands of a binary op of the given kind.
-template <typename OpT> std::optional<std::pair<mlir::Value, mlir::Value>> binary(mlir::Value v) {
-  if (auto op = v.getDefiningOp<OpT>()) return std::pair(op->getOperand(0), op->getOperand(1));
+template <typename OpT>
+std::optional<std::pair<mlir::Value, mlir::Value>> binary(mlir::Value v) {
+  if (auto op = v.getDefiningOp<OpT>())
+    return std::pair(op->getOperand(0), op->getOperand(1));
   return std::nullopt;
 }
 

@@ -53,8 +53,9 @@ def RaiseNorms : Pass<"msamp-raise-norms", "::mlir::ModuleOp"> {
 def RaiseActivations : Pass<"msamp-raise-activations", "::mlir::ModuleOp"> {
   let summary = "gelu and swiglu from their decomposed forms";
   let description = [{
-    An expression that is the polynomial x/2 + x t/2 of x and t = erf(x / sqrt(2)) or t = tanh(sqrt(2/pi)(x + 0.044715 x^3)),
-    in whatever order its factors come, becomes a gelu; x * sigmoid(x) * y a swiglu.
+    An expression that is the polynomial x/2 + x t/2 of x and t, where t = erf(x / sqrt(2)) or
+    t = tanh(sqrt(2/pi)(x + 0.044715 x^3)), in whatever order its factors come, becomes a gelu;
+    x * sigmoid(x) * y a swiglu.
 
     Before:
     ```mlir
@@ -93,8 +94,8 @@ def RaiseRotary : Pass<"msamp-raise-rotary", "::mlir::ModuleOp"> {
 def RaiseAttention : Pass<"msamp-raise-attention", "::mlir::ModuleOp"> {
   let summary = "attention from matmul, masks, softmax, matmul";
   let description = [{
-    Scores may be scaled on q, on k, or themselves, by products or quotients. Added constants and selects on masks become
-    the bias; a constant that is 0 on and below the diagonal and at most -1e4 above it becomes `causal`. A bias that
+    Scores may be scaled on q, on k, or themselves, by products or quotients. Added constants and selects on masks
+    become the bias; a constant that is 0 on and below the diagonal and at most -1e4 above it becomes `causal`. A bias that
     depends on a trained parameter keeps the pattern decomposed, since attention gives no gradient to it. Guards that
     replace NaN by 0 after the softmax go away: attention gives 0 for a row that is masked whole. k and v repeated for
     groups of heads are read as groups.
@@ -148,11 +149,13 @@ def TieTwins : Pass<"msamp-tie-twins", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    msamp.parameter @"embed.weight" : tensor<320x64xf32> table {trained = true, twins = [{name = "onnx::MatMul_420", transposed} ]}
+    msamp.parameter @"embed.weight" : tensor<320x64xf32> table {trained = true,
+        twins = [{name = "onnx::MatMul_420", transposed} ]}
     ```
   }];
   let options = [
-    ListOption<"assumeEqual", "assume-equal", "std::string", "pairs TABLE=HEAD that are known to hold the same values">];
+    ListOption<"assumeEqual", "assume-equal", "std::string",
+        "pairs TABLE=HEAD that are known to hold the same values">];
   let dependentDialects = ["::msamp::MsampDialect"];
 }
 

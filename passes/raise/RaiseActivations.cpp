@@ -26,7 +26,8 @@ std::optional<Polynomial> product(const Polynomial &a, const Polynomial &b) {
   for (auto [i, p] : a)
     for (auto [j, q] : b) {
       std::pair<int, int> degree(i.first + j.first, i.second + j.second);
-      if (degree.first + degree.second > maxDegree) return std::nullopt;
+      if (degree.first + degree.second > maxDegree)
+        return std::nullopt;
       result[degree] += p * q;
     }
   return result;
@@ -34,21 +35,27 @@ std::optional<Polynomial> product(const Polynomial &a, const Polynomial &b) {
 
 Polynomial sum(const Polynomial &a, const Polynomial &b, double sign) {
   Polynomial result = a;
-  for (auto [i, q] : b) result[i] += sign * q;
+  for (auto [i, q] : b)
+    result[i] += sign * q;
   return result;
 }
 
 // `v` as a polynomial of `x` and `t` (which may be null).
 std::optional<Polynomial> polynomial(Value v, Value x, Value t, int depth = 0) {
-  if (v == x) return Polynomial{{{1, 0}, 1.0}};
-  if (t && v == t) return Polynomial{{{0, 1}, 1.0}};
-  if (auto c = splatOf(v)) return Polynomial{{{0, 0}, *c}};
+  if (v == x)
+    return Polynomial{{{1, 0}, 1.0}};
+  if (t && v == t)
+    return Polynomial{{{0, 1}, 1.0}};
+  if (auto c = splatOf(v))
+    return Polynomial{{{0, 0}, *c}};
   Operation *op = v.getDefiningOp();
-  if (!op || depth > maxDepth) return std::nullopt;
+  if (!op || depth > maxDepth)
+    return std::nullopt;
   auto of = [&](unsigned i) { return polynomial(op->getOperand(i), x, t, depth + 1); };
   if (isa<arith::AddFOp, arith::SubFOp>(op)) {
     auto a = of(0), b = of(1);
-    if (!a || !b) return std::nullopt;
+    if (!a || !b)
+      return std::nullopt;
     return sum(*a, *b, isa<arith::AddFOp>(op) ? 1.0 : -1.0);
   }
   if (isa<arith::MulFOp>(op)) {
@@ -67,7 +74,8 @@ std::optional<Polynomial> polynomial(Value v, Value x, Value t, int depth = 0) {
   if (isa<math::PowFOp>(op)) {
     auto a = of(0);
     auto exponent = splatOf(op->getOperand(1));
-    if (!a || !exponent || (*exponent != 2.0 && *exponent != 3.0)) return std::nullopt;
+    if (!a || !exponent || (*exponent != 2.0 && *exponent != 3.0))
+      return std::nullopt;
     auto square = product(*a, *a);
     return square && *exponent == 3.0 ? product(*square, *a) : square;
   }
@@ -75,50 +83,63 @@ std::optional<Polynomial> polynomial(Value v, Value x, Value t, int depth = 0) {
 }
 
 bool equal(const std::optional<Polynomial> &found, const Polynomial &expected) {
-  if (!found) return false;
+  if (!found)
+    return false;
   for (auto [degree, c] : *found)
-    if (!expected.contains(degree) && std::abs(c) > 1e-6) return false;
+    if (!expected.contains(degree) && std::abs(c) > 1e-6)
+      return false;
   for (auto [degree, c] : expected) {
     auto at = found->find(degree);
-    if (at == found->end() || !near(at->second, c)) return false;
+    if (at == found->end() || !near(at->second, c))
+      return false;
   }
   return true;
 }
 
 // Values below `v` that may be the x of a polynomial.
 void collectCandidates(Value v, SmallVectorImpl<Value> &candidates, int depth = 0) {
-  if (splatOf(v) || llvm::is_contained(candidates, v) || candidates.size() > 12) return;
+  if (splatOf(v) || llvm::is_contained(candidates, v) || candidates.size() > 12)
+    return;
   candidates.push_back(v);
   Operation *op = v.getDefiningOp();
-  if (!op || depth > 5 || !isa<arith::AddFOp, arith::MulFOp, arith::DivFOp, math::PowFOp>(op)) return;
-  for (Value operand : op->getOperands()) collectCandidates(operand, candidates, depth + 1);
+  if (!op || depth > 5 || !isa<arith::AddFOp, arith::MulFOp, arith::DivFOp, math::PowFOp>(op))
+    return;
+  for (Value operand : op->getOperands())
+    collectCandidates(operand, candidates, depth + 1);
 }
 
 // Where users of `t` complete x/2 + x t/2.
 Operation *findGelu(Value at, Value x, Value t, int depth = 0) {
   static const Polynomial gelu{{{1, 0}, 0.5}, {{1, 1}, 0.5}};
-  if (equal(polynomial(at, x, t), gelu)) return at.getDefiningOp();
-  if (depth > 4) return nullptr;
+  if (equal(polynomial(at, x, t), gelu))
+    return at.getDefiningOp();
+  if (depth > 4)
+    return nullptr;
   for (Operation *user : at.getUsers())
     if (isa<arith::AddFOp, arith::MulFOp, arith::DivFOp>(user))
-      if (Operation *found = findGelu(user->getResult(0), x, t, depth + 1)) return found;
+      if (Operation *found = findGelu(user->getResult(0), x, t, depth + 1))
+        return found;
   return nullptr;
 }
 
-template <typename OpT> struct FormGelu : OpRewritePattern<OpT> {
+template <typename OpT>
+struct FormGelu : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   static constexpr bool isTanh = std::is_same_v<OpT, math::TanhOp>;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
-    if (!isa<RankedTensorType>(op.getType())) return failure();
+    if (!isa<RankedTensorType>(op.getType()))
+      return failure();
     double root = std::sqrt(2.0 * std::numbers::inv_pi);
     Polynomial argument = isTanh ? Polynomial{{{1, 0}, root}, {{3, 0}, root * 0.044715}}
                                  : Polynomial{{{1, 0}, std::numbers::sqrt2 / 2.0}};
     SmallVector<Value> candidates;
     collectCandidates(op.getOperand(), candidates);
     for (Value x : candidates) {
-      if (!equal(polynomial(op.getOperand(), x, Value()), argument)) continue;
+      if (!equal(polynomial(op.getOperand(), x, Value()), argument))
+        continue;
       Operation *found = findGelu(op.getResult(), x, op.getResult());
-      if (!found) continue;
+      if (!found)
+        continue;
       rewriter.setInsertionPoint(found);
       rewriter.replaceOpWithNewOp<GeluOp>(found, found->getResult(0).getType(), x, isTanh);
       return success();
@@ -130,10 +151,13 @@ template <typename OpT> struct FormGelu : OpRewritePattern<OpT> {
 // The gate of 1 / (1 + exp(-gate)); null if `v` is no sigmoid.
 Value gateOfSigmoid(Value v, Value numerator) {
   auto div = binary<arith::DivFOp>(v);
-  if (!div) return {};
-  if (numerator ? div->first != numerator : splatOf(div->first) != std::optional(1.0)) return {};
+  if (!div)
+    return {};
+  if (numerator ? div->first != numerator : splatOf(div->first) != std::optional(1.0))
+    return {};
   auto sum = shifted(div->second);
-  if (!sum || sum->second != 1.0) return {};
+  if (!sum || sum->second != 1.0)
+    return {};
   auto exp = sum->first.getDefiningOp<math::ExpOp>();
   auto negated = exp ? scaled(exp.getOperand()) : std::nullopt;
   return negated && negated->second == -1.0 ? negated->first : Value();
@@ -142,11 +166,14 @@ Value gateOfSigmoid(Value v, Value numerator) {
 // The gate of gate * sigmoid(gate).
 Value gateOfSilu(Value v) {
   if (auto mul = binary<arith::MulFOp>(v)) {
-    if (gateOfSigmoid(mul->second, Value()) == mul->first) return mul->first;
-    if (gateOfSigmoid(mul->first, Value()) == mul->second) return mul->second;
+    if (gateOfSigmoid(mul->second, Value()) == mul->first)
+      return mul->first;
+    if (gateOfSigmoid(mul->first, Value()) == mul->second)
+      return mul->second;
   }
   if (auto div = binary<arith::DivFOp>(v))
-    if (gateOfSigmoid(v, div->first) == div->first) return div->first;
+    if (gateOfSigmoid(v, div->first) == div->first)
+      return div->first;
   return {};
 }
 
@@ -154,14 +181,16 @@ struct FormSwiglu : OpRewritePattern<arith::MulFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulFOp op, PatternRewriter &rewriter) const override {
     for (auto [a, b] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
-      if (splatOf(b)) continue;
+      if (splatOf(b))
+        continue;
       if (Value gate = gateOfSilu(a); gate && gate != b) {
         rewriter.replaceOpWithNewOp<SwigluOp>(op, op.getType(), gate, b);
         return success();
       }
       // (up * sigmoid(gate)) * gate
       auto inner = binary<arith::MulFOp>(a);
-      if (!inner) continue;
+      if (!inner)
+        continue;
       for (auto [sigmoid, up] : {std::pair(inner->first, inner->second), std::pair(inner->second, inner->first)})
         if (up != b && gateOfSigmoid(sigmoid, Value()) == b) {
           rewriter.replaceOpWithNewOp<SwigluOp>(op, op.getType(), b, up);
@@ -177,7 +206,8 @@ struct RaiseActivations : impl::RaiseActivationsBase<RaiseActivations> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<FormGelu<math::TanhOp>, FormGelu<math::ErfOp>, FormSwiglu>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
   }
 };
 

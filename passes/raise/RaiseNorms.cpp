@@ -17,19 +17,24 @@ namespace {
 Value meanOfLastDim(Value v) {
   v = skipUnits(v);
   auto factor = scaled(v);
-  if (!factor) return {};
+  if (!factor)
+    return {};
   auto sum = skipUnits(factor->first).getDefiningOp<ReduceOp>();
-  if (!sum || sum.getKind() != ReduceKind::Sum) return {};
+  if (!sum || sum.getKind() != ReduceKind::Sum)
+    return {};
   auto in = tensorTypeOf(sum.getInput());
-  if (sum.getDims().size() != 1 || sum.getDims().front() != in.getRank() - 1) return {};
+  if (sum.getDims().size() != 1 || sum.getDims().front() != in.getRank() - 1)
+    return {};
   return near(factor->second * double(in.getShape().back()), 1.0) ? sum.getInput() : Value();
 }
 
 // x where v = x^2.
 Value squared(Value v) {
-  if (auto mul = binary<arith::MulFOp>(v); mul && mul->first == mul->second) return mul->first;
+  if (auto mul = binary<arith::MulFOp>(v); mul && mul->first == mul->second)
+    return mul->first;
   if (auto pow = binary<math::PowFOp>(v))
-    if (auto exponent = splatOf(pow->second); exponent && *exponent == 2.0) return pow->first;
+    if (auto exponent = splatOf(pow->second); exponent && *exponent == 2.0)
+      return pow->first;
   return {};
 }
 
@@ -41,40 +46,49 @@ struct Deviation {
 // mean(x^2) + eps
 std::optional<Deviation> meanSquarePlusEps(Value v) {
   auto sum = shifted(skipUnits(v));
-  if (!sum) return std::nullopt;
+  if (!sum)
+    return std::nullopt;
   Value mean = meanOfLastDim(sum->first);
   Value x = mean ? squared(mean) : Value();
-  if (!x) return std::nullopt;
+  if (!x)
+    return std::nullopt;
   return Deviation{x, sum->second};
 }
 
 // sqrt(mean(x^2) + eps)
 std::optional<Deviation> rootMeanSquare(Value v) {
   v = skipUnits(v);
-  if (auto root = v.getDefiningOp<math::SqrtOp>()) return meanSquarePlusEps(root.getOperand());
+  if (auto root = v.getDefiningOp<math::SqrtOp>())
+    return meanSquarePlusEps(root.getOperand());
   if (auto pow = binary<math::PowFOp>(v))
-    if (auto exponent = splatOf(pow->second); exponent && *exponent == 0.5) return meanSquarePlusEps(pow->first);
+    if (auto exponent = splatOf(pow->second); exponent && *exponent == 0.5)
+      return meanSquarePlusEps(pow->first);
   return std::nullopt;
 }
 
 // 1 / sqrt(mean(x^2) + eps)
 std::optional<Deviation> reciprocalRoot(Value v) {
   v = skipUnits(v);
-  if (auto root = v.getDefiningOp<math::RsqrtOp>()) return meanSquarePlusEps(root.getOperand());
+  if (auto root = v.getDefiningOp<math::RsqrtOp>())
+    return meanSquarePlusEps(root.getOperand());
   if (auto pow = binary<math::PowFOp>(v)) {
     auto exponent = splatOf(pow->second);
-    if (exponent && *exponent == -0.5) return meanSquarePlusEps(pow->first);
-    if (exponent && *exponent == -1.0) return rootMeanSquare(pow->first);
+    if (exponent && *exponent == -0.5)
+      return meanSquarePlusEps(pow->first);
+    if (exponent && *exponent == -1.0)
+      return rootMeanSquare(pow->first);
   }
   if (auto div = binary<arith::DivFOp>(v))
-    if (auto one = splatOf(div->first); one && *one == 1.0) return rootMeanSquare(div->second);
+    if (auto one = splatOf(div->first); one && *one == 1.0)
+      return rootMeanSquare(div->second);
   return std::nullopt;
 }
 
 // x where v = x - mean(x).
 Value centred(Value v) {
   auto sub = binary<arith::SubFOp>(v);
-  if (!sub) return {};
+  if (!sub)
+    return {};
   Value mean = repeatedAlongLastDim(sub->second);
   return mean && meanOfLastDim(mean) == sub->first ? sub->first : Value();
 }
@@ -83,18 +97,22 @@ RankedTensorType rowType(RankedTensorType x, Type element) {
   return RankedTensorType::get(x.getShape().drop_back(), element);
 }
 
-template <typename OpT> struct FormNorm : OpRewritePattern<OpT> {
+template <typename OpT>
+struct FormNorm : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   static std::optional<Deviation> match(Value x, Value factor) {
     Value row = repeatedAlongLastDim(factor);
-    if (!row) return std::nullopt;
+    if (!row)
+      return std::nullopt;
     auto found = std::is_same_v<OpT, arith::DivFOp> ? rootMeanSquare(row) : reciprocalRoot(row);
     return found && found->x == x ? found : std::nullopt;
   }
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     auto found = match(op.getLhs(), op.getRhs());
-    if (!found && std::is_same_v<OpT, arith::MulFOp>) found = match(op.getRhs(), op.getLhs());
-    if (!found) return failure();
+    if (!found && std::is_same_v<OpT, arith::MulFOp>)
+      found = match(op.getRhs(), op.getLhs());
+    if (!found)
+      return failure();
     auto type = cast<RankedTensorType>(op.getType());
     auto rows = rowType(type, rewriter.getF32Type());
     auto eps = rewriter.getF64FloatAttr(found->eps);
@@ -116,12 +134,13 @@ struct AbsorbScale : OpRewritePattern<arith::MulFOp> {
     for (auto [y, factor] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
       Operation *norm = y.getDefiningOp();
       Value scale = vectorOfLastDim(factor);
-      if (!norm || !scale || !y.hasOneUse() || splatOf(factor)) continue;
+      if (!norm || !scale || !y.hasOneUse() || splatOf(factor))
+        continue;
       auto type = cast<RankedTensorType>(op.getType());
       auto layer = dyn_cast<LayerNormOp>(norm);
       if (layer && y == layer.getY() && !layer.getScale() && !layer.getShift()) {
-        auto made = LayerNormOp::create(rewriter, op.getLoc(), type, layer.getMean().getType(), layer.getRstd().getType(),
-                                        layer.getX(), scale, Value(), layer.getEpsAttr());
+        auto made = LayerNormOp::create(rewriter, op.getLoc(), type, layer.getMean().getType(),
+                                        layer.getRstd().getType(), layer.getX(), scale, Value(), layer.getEpsAttr());
         rewriter.replaceAllUsesWith(layer.getMean(), made.getMean());
         rewriter.replaceAllUsesWith(layer.getRstd(), made.getRstd());
         rewriter.replaceOp(op, made.getY());
@@ -147,7 +166,8 @@ struct AbsorbShift : OpRewritePattern<arith::AddFOp> {
     for (auto [y, term] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
       auto norm = y.getDefiningOp<LayerNormOp>();
       Value shift = vectorOfLastDim(term);
-      if (!norm || y != norm.getY() || norm.getShift() || !norm.getScale() || !shift || !y.hasOneUse()) continue;
+      if (!norm || y != norm.getY() || norm.getShift() || !norm.getScale() || !shift || !y.hasOneUse())
+        continue;
       auto made = LayerNormOp::create(rewriter, op.getLoc(), op.getType(), norm.getMean().getType(),
                                       norm.getRstd().getType(), norm.getX(), norm.getScale(), shift, norm.getEpsAttr());
       rewriter.replaceAllUsesWith(norm.getMean(), made.getMean());
@@ -164,7 +184,8 @@ struct RaiseNorms : impl::RaiseNormsBase<RaiseNorms> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<FormNorm<arith::MulFOp>, FormNorm<arith::DivFOp>, AbsorbScale, AbsorbShift>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
   }
 };
 

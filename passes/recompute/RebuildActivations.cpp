@@ -31,7 +31,9 @@ bool isFree(Value v) {
   return !op || isa<GetOp>(op) || op->hasTrait<OpTrait::ConstantLike>();
 }
 
-bool isNorm(Operation *op) { return isa<LayerNormOp, RmsNormOp>(op); }
+bool isNorm(Operation *op) {
+  return isa<LayerNormOp, RmsNormOp>(op);
+}
 
 // One pass over memory at most, and no reduction: it fuses into the kernel that reads it.
 bool isCheap(Operation *op) {
@@ -40,7 +42,8 @@ bool isCheap(Operation *op) {
 }
 
 Value throughReshapes(Value v) {
-  while (auto reshape = v.getDefiningOp<ReshapeOp>()) v = reshape.getInput();
+  while (auto reshape = v.getDefiningOp<ReshapeOp>())
+    v = reshape.getInput();
   return v;
 }
 
@@ -49,13 +52,17 @@ public:
   Rebuilder(func::FuncOp func, bool full) : func(func), full(full), builder(func.getContext()) {}
 
   void run() {
-    if (!split()) return;
-    if (full) findCheckpoints();
+    if (!split())
+      return;
+    if (full)
+      findCheckpoints();
     decide();
     for (Operation *op : backward) {
-      if (op->hasTrait<OpTrait::ConstantLike>()) continue;
+      if (op->hasTrait<OpTrait::ConstantLike>())
+        continue;
       for (OpOperand &operand : op->getOpOperands()) {
-        if (!rebuilt.contains(operand.get())) continue;
+        if (!rebuilt.contains(operand.get()))
+          continue;
         builder.setInsertionPoint(op);
         operand.set(clone(operand.get()));
       }
@@ -68,10 +75,12 @@ private:
   bool split() {
     bool seen = false;
     for (Operation &op : func.getBody().front().without_terminator()) {
-      if (!seen && hasLocTag(&op, "autodiff") && !op.hasTrait<OpTrait::ConstantLike>()) seen = true;
+      if (!seen && hasLocTag(&op, "autodiff") && !op.hasTrait<OpTrait::ConstantLike>())
+        seen = true;
       (seen ? backward : forward).push_back(&op);
     }
-    for (auto [i, op] : llvm::enumerate(forward)) index[op] = i;
+    for (auto [i, op] : llvm::enumerate(forward))
+      index[op] = i;
     return seen;
   }
 
@@ -93,12 +102,15 @@ private:
         free.insert(op->getResult(0));
     for (auto [i, op] : llvm::enumerate(forward))
       for (Value v : op->getOperands())
-        if (carries(v) && !free.contains(v)) last[v] = i;
-    for (auto &[v, i] : last) endsAt[i].push_back(v);
+        if (carries(v) && !free.contains(v))
+          last[v] = i;
+    for (auto &[v, i] : last)
+      endsAt[i].push_back(v);
     for (auto [i, op] : llvm::enumerate(forward)) {
       live -= int(endsAt[i].size());
       for (Value v : op->getResults())
-        if (last.contains(v)) ++live;
+        if (last.contains(v))
+          ++live;
       bool embeds = isa<GatherOp>(op);
       if (live == 1 && (isa<arith::AddFOp>(op) || embeds) && last.contains(op->getResult(0)) &&
           tensorTypeOf(op->getResult(0)).getRank() >= 2)
@@ -108,25 +120,31 @@ private:
 
   // `full`: all of a block but what ends it, except in the last one (the head), whose backward follows at once.
   bool mayRebuild(Operation *op) const {
-    if (isNorm(op) || isCheap(op)) return true;
-    if (!full || checkpoints.empty() || index.lookup(op) > index.lookup(checkpoints.back())) return false;
+    if (isNorm(op) || isCheap(op))
+      return true;
+    if (!full || checkpoints.empty() || index.lookup(op) > index.lookup(checkpoints.back()))
+      return false;
     return isMemoryEffectFree(op) && !isa<AttentionOp, CrossEntropyOp, GatherOp>(op);
   }
   bool isCheckpoint(Value v) const { return llvm::is_contained(checkpoints, v.getDefiningOp()); }
 
   // Whether `v` can be made again from values that are kept. Statistics of norms are always kept.
   bool fromKept(Value v) {
-    if (isFree(v) || kept.contains(throughReshapes(v)) || rebuilt.contains(v)) return true;
+    if (isFree(v) || kept.contains(throughReshapes(v)) || rebuilt.contains(v))
+      return true;
     Operation *op = v.getDefiningOp();
     auto known = possible.find(v);
-    if (known != possible.end()) return known->second;
+    if (known != possible.end())
+      return known->second;
     bool can = mayRebuild(op) && !isCheckpoint(v);
     if (can && isNorm(op)) {
       // Rebuilding reads the statistics; they are kept for the backward only where it uses them.
-      can = v == op->getResult(0) && llvm::all_of(op->getResults().drop_front(), [&](Value s) { return kept.contains(s); });
+      can = v == op->getResult(0) &&
+            llvm::all_of(op->getResults().drop_front(), [&](Value s) { return kept.contains(s); });
     }
     can = can && llvm::all_of(op->getOperands(), [&](Value operand) { return fromKept(operand); });
-    if (can) possible[v] = true;
+    if (can)
+      possible[v] = true;
     return can;
   }
 
@@ -137,18 +155,24 @@ private:
         if (Operation *source = v.getDefiningOp(); source && index.contains(source) && !isFree(v)) {
           crossing.insert(v);
           // A statistic is known before the norm's own result is decided on.
-          if (isNorm(source) && v != source->getResult(0)) kept.insert(v);
+          if (isNorm(source) && v != source->getResult(0))
+            kept.insert(v);
         }
     for (Operation *op : forward)
       for (Value v : op->getResults()) {
-        if (full && isCheckpoint(v)) kept.insert(v);
-        if (!crossing.contains(v) || kept.contains(v)) continue;
+        if (full && isCheckpoint(v))
+          kept.insert(v);
+        if (!crossing.contains(v) || kept.contains(v))
+          continue;
         if (isa<ReshapeOp>(op)) {
           // A view: what it shows is decided on.
           Value source = throughReshapes(v);
-          if (isFree(source)) continue;
-          if (!fromKept(source)) kept.insert(source);
-          if (!kept.contains(source)) rebuilt.insert(v);
+          if (isFree(source))
+            continue;
+          if (!fromKept(source))
+            kept.insert(source);
+          if (!kept.contains(source))
+            rebuilt.insert(v);
           continue;
         }
         if (fromKept(v)) {
@@ -170,19 +194,24 @@ private:
   // Whether a value is made from free values alone; such a one is made at each use, so that it does not live from the
   // first layer's use to the last one's.
   bool onlyFromFree(Value v) {
-    if (isFree(v)) return true;
+    if (isFree(v))
+      return true;
     Operation *op = v.getDefiningOp();
     return isa<BroadcastOp, ReshapeOp, TransposeOp, IotaOp>(op) &&
            llvm::all_of(op->getOperands(), [&](Value operand) { return onlyFromFree(operand); });
   }
 
   Value clone(Value v) {
-    if (isFree(v) || kept.contains(v)) return v;
-    if (auto found = clones.find(v); found != clones.end()) return found->second;
+    if (isFree(v) || kept.contains(v))
+      return v;
+    if (auto found = clones.find(v); found != clones.end())
+      return found->second;
     Operation *op = v.getDefiningOp();
-    if (Value source = throughReshapes(v); source != v && (kept.contains(source) || isFree(source))) return v;
+    if (Value source = throughReshapes(v); source != v && (kept.contains(source) || isFree(source)))
+      return v;
     SmallVector<Value> operands;
-    for (Value operand : op->getOperands()) operands.push_back(clone(operand));
+    for (Value operand : op->getOperands())
+      operands.push_back(clone(operand));
     Operation *point = builder.getInsertionBlock()->empty() ? nullptr : builder.getInsertionPoint()->getPrevNode();
     Value made;
     if (auto norm = dyn_cast<LayerNormOp>(op)) {
@@ -199,9 +228,11 @@ private:
     Operation *first = point ? point->getNextNode() : &builder.getInsertionBlock()->front();
     for (Operation *fresh = first; fresh != &*builder.getInsertionPoint(); fresh = fresh->getNextNode()) {
       fresh->setLoc(rebuiltLoc(op));
-      if (!fresh->hasTrait<OpTrait::ConstantLike>()) fresh->setAttr("msamp.rebuilt", builder.getUnitAttr());
+      if (!fresh->hasTrait<OpTrait::ConstantLike>())
+        fresh->setAttr("msamp.rebuilt", builder.getUnitAttr());
     }
-    if (!onlyFromFree(v)) clones[v] = made;
+    if (!onlyFromFree(v))
+      clones[v] = made;
     return made;
   }
 
@@ -209,10 +240,13 @@ private:
     Location loc = op->getLoc();
     Expr x(builder, loc, input);
     SmallVector<int64_t> shape(x.type().getShape());
-    if (mean) x = x - Expr(builder, loc, mean).perRow(shape);
+    if (mean)
+      x = x - Expr(builder, loc, mean).perRow(shape);
     Expr y = x * Expr(builder, loc, rstd).perRow(shape);
-    if (scale) y = y * Expr(builder, loc, scale).perColumn(shape);
-    if (shift) y = y + Expr(builder, loc, shift).perColumn(shape);
+    if (scale)
+      y = y * Expr(builder, loc, scale).perColumn(shape);
+    if (shift)
+      y = y + Expr(builder, loc, shift).perColumn(shape);
     return y.value;
   }
 
@@ -232,7 +266,8 @@ struct RebuildActivations : impl::RebuildActivationsBase<RebuildActivations> {
   using RebuildActivationsBase::RebuildActivationsBase;
 
   void runOnOperation() override {
-    if (mode == "none") return;
+    if (mode == "none")
+      return;
     if (mode != "selective" && mode != "full") {
       getOperation().emitError() << "unknown recompute mode '" << mode << "'; use none, selective or full";
       return signalPassFailure();
@@ -245,8 +280,8 @@ struct RebuildActivations : impl::RebuildActivationsBase<RebuildActivations> {
     Rebuilder rebuilder(func, mode == "full");
     rebuilder.run();
     remark::passed(func.getLoc(), remark::RemarkOpts::name("rebuilt").category("recompute"))
-        << std::to_string(rebuilder.count()) << " activations are rebuilt in the backward instead of kept (" << std::to_string(rebuilder.bytes())
-        << " bytes before precision)";
+        << std::to_string(rebuilder.count()) << " activations are rebuilt in the backward instead of kept ("
+        << std::to_string(rebuilder.bytes()) << " bytes before precision)";
   }
 };
 

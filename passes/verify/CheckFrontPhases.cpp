@@ -11,11 +11,14 @@ namespace {
 FailureOr<func::FuncOp> onlyFunction(ModuleOp module, StringRef name) {
   func::FuncOp found;
   for (auto func : module.getOps<func::FuncOp>()) {
-    if (func.getSymName() != name) return func.emitError() << "unexpected function; @" << name << " should be the only one";
+    if (func.getSymName() != name)
+      return func.emitError() << "unexpected function; @" << name << " should be the only one";
     found = func;
   }
-  if (!found || found.isExternal()) return module.emitError() << "no function @" << name;
-  if (!llvm::hasSingleElement(found.getBody())) return found.emitError() << "has more than one block";
+  if (!found || found.isExternal())
+    return module.emitError() << "no function @" << name;
+  if (!llvm::hasSingleElement(found.getBody()))
+    return found.emitError() << "has more than one block";
   return found;
 }
 
@@ -26,7 +29,8 @@ bool isStatic(Type type) {
 
 LogicalResult checkNamesAndShapes(func::FuncOp func) {
   for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-    if (!func.getArgAttrOfType<StringAttr>(i, "msamp.name")) return func.emitError() << "argument " << i << " has no msamp.name";
+    if (!func.getArgAttrOfType<StringAttr>(i, "msamp.name"))
+      return func.emitError() << "argument " << i << " has no msamp.name";
     if (!isStatic(func.getArgument(i).getType()))
       return func.emitError() << "argument " << i << " has no static shape: " << func.getArgument(i).getType();
   }
@@ -36,16 +40,19 @@ LogicalResult checkNamesAndShapes(func::FuncOp func) {
   LogicalResult good = success();
   for (Operation &op : func.getBody().front())
     for (Value v : op.getResults())
-      if (!isStatic(v.getType())) good = op.emitError() << "result of type " << v.getType() << " has no static shape";
+      if (!isStatic(v.getType()))
+        good = op.emitError() << "result of type " << v.getType() << " has no static shape";
   return good;
 }
 
 LogicalResult checkScalarLoss(func::FuncOp func) {
   auto name = func.getNumResults() ? func.getResultAttrOfType<StringAttr>(0, "msamp.name") : StringAttr();
-  if (!name || name.getValue() != "loss") return func.emitError() << "first result is not the loss";
+  if (!name || name.getValue() != "loss")
+    return func.emitError() << "first result is not the loss";
   auto type = dyn_cast<RankedTensorType>(func.getResultTypes().front());
   if (!type || type.getRank() != 0 || !isa<FloatType>(type.getElementType()))
-    return func.emitError() << "the loss has type " << func.getResultTypes().front() << ", expected a float tensor of rank 0";
+    return func.emitError() << "the loss has type " << func.getResultTypes().front()
+                            << ", expected a float tensor of rank 0";
   return success();
 }
 
@@ -53,14 +60,16 @@ LogicalResult checkScalarLoss(func::FuncOp func) {
 
 LogicalResult checkImport(ModuleOp module) {
   FailureOr<func::FuncOp> func = onlyFunction(module, "forward");
-  if (failed(func)) return failure();
+  if (failed(func))
+    return failure();
   return checkNamesAndShapes(*func);
 }
 
 // What raise leaves: no op that constants alone determine, no guard against NaN of a softmax, layout changes that
 // cannot be merged further.
 LogicalResult checkRaise(ModuleOp module) {
-  if (failed(checkImport(module))) return failure();
+  if (failed(checkImport(module)))
+    return failure();
   LogicalResult good = success();
   module.walk([&](Operation *op) {
     if (auto reshape = dyn_cast<ReshapeOp>(op); reshape && reshape.getInput().getDefiningOp<ReshapeOp>())
@@ -70,11 +79,11 @@ LogicalResult checkRaise(ModuleOp module) {
     if (auto compare = dyn_cast<arith::CmpFOp>(op);
         compare && compare.getLhs() == compare.getRhs() && compare.getLhs().getDefiningOp<SoftmaxOp>())
       good = op->emitError() << "NaN guard of a softmax is left after raise";
-    bool folds = op->hasTrait<OpTrait::Elementwise>() && op->getNumOperands() &&
-                 llvm::all_of(op->getOperands(), [](Value v) {
-                   auto constant = v.getDefiningOp<arith::ConstantOp>();
-                   return constant && isa<SplatElementsAttr>(constant.getValue());
-                 });
+    bool folds =
+        op->hasTrait<OpTrait::Elementwise>() && op->getNumOperands() && llvm::all_of(op->getOperands(), [](Value v) {
+          auto constant = v.getDefiningOp<arith::ConstantOp>();
+          return constant && isa<SplatElementsAttr>(constant.getValue());
+        });
     if (folds && isa<arith::ArithDialect>(op->getDialect()))
       good = op->emitError() << "op on constants is left after raise";
   });
@@ -83,13 +92,15 @@ LogicalResult checkRaise(ModuleOp module) {
 
 LogicalResult checkLoss(ModuleOp module) {
   FailureOr<func::FuncOp> func = onlyFunction(module, "forward");
-  if (failed(func) || failed(checkNamesAndShapes(*func))) return failure();
+  if (failed(func) || failed(checkNamesAndShapes(*func)))
+    return failure();
   return checkScalarLoss(*func);
 }
 
 LogicalResult checkGradients(ModuleOp module) {
   FailureOr<func::FuncOp> found = onlyFunction(module, "step");
-  if (failed(found) || failed(checkNamesAndShapes(*found)) || failed(checkScalarLoss(*found))) return failure();
+  if (failed(found) || failed(checkNamesAndShapes(*found)) || failed(checkScalarLoss(*found)))
+    return failure();
   func::FuncOp func = *found;
   llvm::MapVector<StringAttr, unsigned> gradients;
   for (unsigned i = 0; i < func.getNumResults(); ++i)
@@ -100,7 +111,8 @@ LogicalResult checkGradients(ModuleOp module) {
   for (auto param : module.getOps<ParameterOp>()) {
     auto grad = gradients.find(param.getSymNameAttr());
     if (!param.getTrained()) {
-      if (grad != gradients.end()) good = param.emitError() << "frozen parameter has a gradient";
+      if (grad != gradients.end())
+        good = param.emitError() << "frozen parameter has a gradient";
       continue;
     }
     if (grad == gradients.end()) {

@@ -16,7 +16,8 @@ struct VerifyPhase : impl::VerifyPhaseBase<VerifyPhase> {
   using VerifyPhaseBase::VerifyPhaseBase;
 
   void runOnOperation() override {
-    if (failed(checkPhase(getOperation(), phase))) return signalPassFailure();
+    if (failed(checkPhase(getOperation(), phase)))
+      return signalPassFailure();
     markAllAnalysesPreserved();
   }
 };
@@ -24,13 +25,20 @@ struct VerifyPhase : impl::VerifyPhaseBase<VerifyPhase> {
 } // namespace
 
 LogicalResult checkPhase(ModuleOp module, StringRef phase) {
-  if (phase == "import") return checkImport(module);
-  if (phase == "raise") return checkRaise(module);
-  if (phase == "loss") return checkLoss(module);
-  if (phase == "autodiff" || phase == "recompute") return checkGradients(module);
-  if (phase == "precision") return checkPrecision(module);
-  if (phase == "partition") return checkPartition(module);
-  if (phase == "optimizer") return checkOptimizer(module);
+  if (phase == "import")
+    return checkImport(module);
+  if (phase == "raise")
+    return checkRaise(module);
+  if (phase == "loss")
+    return checkLoss(module);
+  if (phase == "autodiff" || phase == "recompute")
+    return checkGradients(module);
+  if (phase == "precision")
+    return checkPrecision(module);
+  if (phase == "partition")
+    return checkPartition(module);
+  if (phase == "optimizer")
+    return checkOptimizer(module);
   return success();
 }
 
