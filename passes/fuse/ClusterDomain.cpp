@@ -442,14 +442,20 @@ private:
     return llvm::any_of(v.getUsers(), [&](Operation *user) { return members.contains(user); });
   }
 
+  // A reduction of all there is, as the only row of its kernel: for small tensors whose result is used at once. Others are
+  // shared out, and end before their result is used.
+  bool isOneRow(ReduceOp r) {
+    constexpr int64_t most = 8192;
+    return tensorOf(r.getInput()).getNumElements() <= most && consumedInside(r.getResult());
+  }
+
   bool pickInner() {
     for (Operation *op : ops)
       if (auto r = dyn_cast<ReduceOp>(op)) {
         SmallVector<int> list = reducedLeaves(r);
         if (list.size() != 1) continue;
         auto &in = domain.leaves[r.getInput()];
-        bool everything = in.size() == 1;
-        if (in.back() != list[0] || (everything && !consumedInside(r.getResult()))) continue;
+        if (in.back() != list[0] || (in.size() == 1 && !isOneRow(r))) continue;
         if (domain.inner >= 0 && domain.inner != list[0]) return fail(op, "two inner dimensions are reduced");
         domain.inner = list[0];
       }
@@ -497,7 +503,7 @@ private:
       bool spans = in.size() == loop.size();
       ReductionKind kind;
       if (list.empty()) kind = ReductionKind::Row; // only sizes of 1: the value itself
-      else if (list.size() == 1 && list[0] == domain.inner && (in.size() > 1 || consumedInside(r.getResult())))
+      else if (list.size() == 1 && list[0] == domain.inner && (in.size() > 1 || isOneRow(r)))
         kind = ReductionKind::Row;
       else if (full && spans && list.size() == in.size()) kind = ReductionKind::Scalar;
       else if (full && spans && sameSet(list, outer)) kind = ReductionKind::Column;
