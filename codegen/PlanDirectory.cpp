@@ -20,19 +20,34 @@ namespace fs = std::filesystem;
 
 namespace {
 
+fs::path parentOf(const fs::path &path) { return path.parent_path().empty() ? fs::path(".") : path.parent_path(); }
+
+bool isPlanOrEmpty(const fs::path &path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && (fs::exists(path / "plan.pb", error) || fs::is_empty(path, error));
+}
+
+fs::path checkedTarget(fs::path target) {
+  std::error_code error;
+  if (target.filename().empty()) target = target.parent_path();
+  fs::path parent = parentOf(target);
+  if (!fs::is_directory(parent, error))
+    failIo("cannot write {}: {} is no directory; create it first", target.string(), parent.string());
+  if (fs::exists(fs::symlink_status(target, error)) && !isPlanOrEmpty(target))
+    failIo("cannot write {}: it is there and is no plan; remove it or give another -o", target.string());
+  if (access(parent.c_str(), W_OK | X_OK) != 0)
+    failIo("cannot write {}: no permission to create it in {}", target.string(), parent.string());
+  return target;
+}
+
 // A new directory beside the target; gone again unless it is committed.
 class StagedDirectory {
 public:
-  explicit StagedDirectory(fs::path where) : target(std::move(where)) {
-    if (target.filename().empty()) target = target.parent_path();
-    fs::path parent = target.parent_path().empty() ? "." : target.parent_path();
-    std::error_code error;
-    if (!fs::is_directory(parent, error)) failIo("cannot write {}: {} is no directory; create it first", target.string(), parent.string());
-    if (fs::exists(fs::symlink_status(target, error)) && !replaceable())
-      failIo("cannot write {}: it is there and is no plan; remove it or give another -o", target.string());
-    std::string name = (parent / ("." + target.filename().string() + ".XXXXXX")).string();
+  explicit StagedDirectory(const fs::path &where) : target(checkedTarget(where)) {
+    std::string name = (parentOf(target) / ("." + target.filename().string() + ".XXXXXX")).string();
     if (!mkdtemp(name.data())) failIo("cannot write {}: {}", target.string(), std::strerror(errno));
     staged = name;
+    std::error_code error;
     fs::permissions(staged, fs::perms(0755), error);
   }
   ~StagedDirectory() {
@@ -63,10 +78,6 @@ public:
   }
 
 private:
-  bool replaceable() const {
-    std::error_code error;
-    return fs::is_directory(target, error) && (fs::exists(target / "plan.pb", error) || fs::is_empty(target, error));
-  }
   fs::path target, staged;
 };
 
@@ -76,10 +87,15 @@ void makeFolder(const fs::path &path) {
   if (error) failIo("cannot create {}: {}", path.string(), error.message());
 }
 
-void writeKernels(ModuleOp module, const plan::Plan &plan, const fs::path &directory) {
+void stopIfCancelled(const PlanOptions &options) {
+  if (options.cancelled && options.cancelled()) runtime::fail(runtime::Exit::TryAgain, "interrupted; nothing was written");
+}
+
+void writeKernels(ModuleOp module, const plan::Plan &plan, const PlanOptions &options, const fs::path &directory) {
   CpuKernels kernels(module.getContext());
   for (auto kernel : module.getOps<planir::KernelOp>())
-    if (failed(kernels.addCluster(cast<ClusterOp>(kernel.getBody().front().front()), kernel.getSymName())))
+    if (stopIfCancelled(options);
+        failed(kernels.addCluster(cast<ClusterOp>(kernel.getBody().front().front()), kernel.getSymName())))
       failInternal("kernel {} ({}) cannot be compiled", kernel.getSymName().str(), kernel.getOps().str());
   partition::StepSettings settings(module);
   for (const plan::StateClass &c : plan.classes())
@@ -122,7 +138,8 @@ void writeConstants(ModuleOp module, const plan::Plan &plan, const fs::path &pat
   if (!out.flush()) failIo("cannot write {}", path.string());
 }
 
-void writeWeights(const plan::Plan &plan, ParameterValues &source, const fs::path &path) {
+void writeWeights(const plan::Plan &plan, const PlanOptions &options, const fs::path &path) {
+  if (!options.weights) failInternal("the plan needs weights from the model, which is not at hand");
   runtime::SafetensorsWriter writer(path);
   std::vector<const plan::Parameter *> stored;
   for (const plan::Parameter &parameter : plan.parameters())
@@ -131,7 +148,8 @@ void writeWeights(const plan::Plan &plan, ParameterValues &source, const fs::pat
     writer.declare(parameter->name(), runtime::Type::F32, {parameter->shape().begin(), parameter->shape().end()});
   std::vector<float> values;
   for (const plan::Parameter *parameter : stored) {
-    llvm::ArrayRef<float> data = source.read(parameter->name(), values);
+    stopIfCancelled(options);
+    llvm::ArrayRef<float> data = options.weights->read(parameter->name(), values);
     uint64_t expected = 1;
     for (int64_t size : parameter->shape()) expected *= static_cast<uint64_t>(size);
     if (data.size() != expected)
@@ -143,19 +161,20 @@ void writeWeights(const plan::Plan &plan, ParameterValues &source, const fs::pat
 
 } // namespace
 
+void checkDirectory(const std::string &directory) { checkedTarget(directory); }
+
 plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOptions &options) {
   plan::Plan plan = buildPlan(module);
   plan.set_compiler(options.compiler);
   plan.set_pipeline(options.pipeline);
   plan.set_loss(options.loss);
   StagedDirectory staged(directory);
-  writeKernels(module, plan, staged.path());
+  writeKernels(module, plan, options, staged.path());
   runtime::addPart(plan, staged.path(), "kernels/cpu.so");
   makeFolder(staged.path() / "weights");
   auto fromFile = [](const plan::Parameter &p) { return p.init() == plan::Parameter::FROM_FILE; };
   if (std::any_of(plan.parameters().begin(), plan.parameters().end(), fromFile)) {
-    if (!options.weights) failInternal("the plan needs weights from the model, which is not at hand");
-    writeWeights(plan, *options.weights, staged.path() / "weights/weights.safetensors");
+    writeWeights(plan, options, staged.path() / "weights/weights.safetensors");
     runtime::addPart(plan, staged.path(), "weights/weights.safetensors");
   }
   if (plan.constants_size() > 0) {
@@ -167,6 +186,7 @@ plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOp
     runtime::addPart(plan, staged.path(), "model.onnx");
   }
   runtime::savePlan(staged.path(), plan);
+  stopIfCancelled(options);
   staged.commit();
   return plan;
 }

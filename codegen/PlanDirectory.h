@@ -5,6 +5,7 @@
 #include "codegen/BuildPlan.h"
 #include "passes/raise/ParameterValues.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,8 +15,12 @@ struct PlanOptions {
   std::string compiler; // name and version
   std::string pipeline; // what made the plan, for people
   std::string loss;
+  std::function<bool()> cancelled; // asked now and then; true ends the work with an error
   std::shared_ptr<ParameterValues> weights; // of the model, where parameters start from its values
 };
+
+// Throws runtime::Error if a plan could not be written there: no parent, no permission, or something that is no plan.
+void checkDirectory(const std::string &directory);
 
 // Compiles the kernels of a scheduled module and writes the plan into `directory`, which is replaced if it is a plan
 // already. Nothing is left behind on failure. Throws runtime::Error

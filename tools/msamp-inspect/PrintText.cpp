@@ -8,6 +8,9 @@ namespace msamp::inspect {
 
 namespace {
 
+// Nodes of a step that the table has room for; JSON has all.
+constexpr size_t shownNodes = 3;
+
 std::string shapeText(const Json &shape) {
   std::string text;
   for (const Json &d : shape)
@@ -93,13 +96,15 @@ void printPrograms(const Json &programs, std::ostream &out) {
       for (size_t i = 0; i < step["outputs"].size(); ++i)
         operands += (i ? ", " : "") + operandText(step["outputs"][i]);
       std::string nodes = step["backward"].get<bool>() ? "backward" : "";
-      for (const Json &node : step["nodes"])
-        nodes += (nodes.empty() ? "" : " ") + node.get<std::string>();
+      for (size_t i = 0; i < std::min(shownNodes, step["nodes"].size()); ++i)
+        nodes += (nodes.empty() ? "" : " ") + step["nodes"][i].get<std::string>();
+      if (step["nodes"].size() > shownNodes)
+        nodes += fmt::format(" +{}", step["nodes"].size() - shownNodes);
       std::string what = step["kind"];
       if (step.contains("cluster"))
         what += " " + step["name"].get<std::string>() + " (" + step["cluster"].get<std::string>() + ")";
       rows.push_back({std::to_string(index++), step["device"], step.contains("when") ? "first" : "", what,
-          amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), operands, nodes});
+          amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), nodes, operands});
     }
     printTable(rows, out);
   }

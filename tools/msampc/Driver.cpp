@@ -20,8 +20,8 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <new>
 
@@ -36,12 +36,21 @@ struct Reported {
   int exitCode;
 };
 
+// While a plan is being written, a first signal lets the writer clean up; a second one ends the process.
+volatile std::sig_atomic_t interrupted = 0;
+void interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
 class Compilation {
 public:
   explicit Compilation(Options &options)
       : options(options), context(registry(), MLIRContext::Threading::DISABLED), diagnostics(context) {}
 
   void run() {
+    // A long compilation should not end in vain.
+    if (options.compileTo.empty()) codegen::checkDirectory(options.output);
     if (!options.remarks.empty() && !enableRemarks(context, options.remarks)) throw Reported{frontend::kIo};
     if (!options.dumpPhases.empty()) makeDumpFolder();
     options.pipeline.kernelShape = [](ClusterOp cluster) {
@@ -144,6 +153,9 @@ private:
     plan.pipeline = llvm::join(phaseNames(), ",");
     plan.loss = options.pipeline.loss;
     plan.weights = weights;
+    plan.cancelled = [] { return interrupted != 0; };
+    std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
     plan::Plan written = codegen::writePlan(*module, options.output, plan);
     if (options.memoryRanks == 0) return;
     std::vector<runtime::RoleBytes> ranks;

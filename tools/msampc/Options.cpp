@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <regex>
 
@@ -52,24 +51,6 @@ void checkLoss(const std::string &text) {
   if (text == "cross-entropy" || text == "mse" || text == "bce") return;
   if (text.rfind("output:", 0) == 0 && text.size() > 7) return;
   throw CLI::ValidationError("--loss", "'" + text + "' is none of cross-entropy, mse, bce, output:NAME");
-}
-
-// The last folder of the path must be there and take new entries, so that a long compilation does not end in vain.
-bool checkOutput(const Options &options, std::string &message) {
-  if (options.output.empty() || options.output == "-") return true;
-  std::filesystem::path path(options.output);
-  if (path.filename().empty()) path = path.parent_path();
-  std::filesystem::path parent = path.parent_path().empty() ? "." : path.parent_path();
-  std::error_code error;
-  if (!std::filesystem::is_directory(parent, error)) {
-    message = "cannot write " + options.output + ": " + parent.string() + " is no directory; create it first";
-    return false;
-  }
-  if (access(parent.c_str(), W_OK | X_OK) != 0) {
-    message = "cannot write " + options.output + ": no permission to create it in " + parent.string();
-    return false;
-  }
-  return true;
 }
 
 } // namespace
@@ -147,11 +128,6 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   } catch (const CLI::ParseError &e) {
     std::cerr << "msampc: error: " << e.what() << "\nRun msampc --help for all flags.\n";
     return usage;
-  }
-  std::string message;
-  if (!checkOutput(o, message)) {
-    std::cerr << "msampc: error: " << message << "\n";
-    return frontend::kIo;
   }
   return o;
 }

@@ -1,4 +1,4 @@
-// RUN: msamp-opt %s --msamp-lower-to-plan --split-input-file | FileCheck %s
+// RUN: msamp-opt %s --msamp-lower-to-plan | FileCheck %s
 
 // Views become strides, kernels are shared, results land in outputs, gradients and concatenations.
 module attributes {msamp.bounds = {ids = 32 : i64}} {
@@ -53,3 +53,34 @@ module attributes {msamp.bounds = {ids = 32 : i64}} {
     return %loss : tensor<f32>
   }
 }
+
+// CHECK:      module attributes {{.*}}plan.inputs = [{bound = 32 : i64, name = "ids", type = tensor<8xi64>}]
+// CHECK:      plan.program @micro_step arena 0 workspace 0 outputs ["loss"]
+// CHECK-DAG:  %[[IDS:.*]] = plan.place input "ids" : memref<8xi64>
+// CHECK-DAG:  %[[TABLE:.*]] = plan.place weight "table" : memref<32x16xf32>
+// CHECK-DAG:  %[[LOSS:.*]] = plan.place output "loss" : memref<f32>
+// CHECK-DAG:  %[[GW:.*]] = plan.place grad "w" : memref<16x48xf32>
+// CHECK-DAG:  %[[GTABLE:.*]] = plan.place grad "table" : memref<32x16xf32>
+// CHECK-DAG:  %[[QKV:.*]] = plan.buffer "matmul" activation : memref<1536xi8>
+// CHECK-DAG:  %[[Q:.*]] = plan.view %[[QKV]] at 0 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK-DAG:  %[[K:.*]] = plan.view %[[QKV]] at 64 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK-DAG:  %[[V:.*]] = plan.view %[[QKV]] at 128 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK-DAG:  %[[D:.*]] = plan.buffer "concat" activation : memref<1536xi8>
+// CHECK-DAG:  %[[DQ:.*]] = plan.view %[[D]] at 0 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK-DAG:  %[[DK:.*]] = plan.view %[[D]] at 64 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK-DAG:  %[[DV:.*]] = plan.view %[[D]] at 128 : memref<1536xi8> -> memref<2x4x2x8xf32, strided<[192, 48, 8, 1]>>
+// CHECK:      plan.gather(%[[TABLE]], %[[IDS]])
+// CHECK-NEXT: plan.launch @kernel0(
+// CHECK-NEXT: plan.launch @kernel0(
+// CHECK-NEXT: plan.matmul(
+// CHECK-NEXT: plan.attention(%[[Q]], %[[K]], %[[V]])
+// CHECK-NEXT: plan.launch @kernel1({{.*}}) writes(%[[LOSS]])
+// CHECK-NEXT: plan.attention_grad({{.*}}) writes(%[[DQ]], %[[DK]], %[[DV]])
+// CHECK-NEXT: plan.matmul({{.*}}) writes(%[[GW]]) {{.*}}transpose_a
+// CHECK-NEXT: plan.matmul({{.*}}transpose_b
+// A kernel reads row-major memory, so a transposed operand is copied for it.
+// CHECK-NEXT: plan.copy({{.*}}memref<16x8xf32, strided<[1, 16]>>
+// CHECK-NEXT: plan.launch @kernel2(
+// CHECK-NEXT: plan.copy(
+// CHECK-NEXT: plan.scatter_add({{.*}}, %[[IDS]]) writes(%[[GTABLE]])
+// CHECK:      plan.kernel @kernel0 chunks 1 workspace 0 ops "addf"
