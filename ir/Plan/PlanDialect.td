@@ -15,7 +15,6 @@ def PlanDialect : Dialect {
     inputs, outputs, constants). A `plan.view` is a typed, strided part of either. Types are memrefs; the offset is the
     view's, in bytes, so that one buffer can hold values of several types.
   }];
-  let useDefaultAttributePrinterParser = 1;
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
