@@ -1,6 +1,8 @@
-// Emits a cluster as loops over rows with a vectorised inner loop for each stage (the reductions of a row divide it into stages).
-// Values are computed where they are needed; those that are dear and needed again in a later stage are kept in a row of scratch.
+// Emits a cluster as loops over rows with a vectorised inner loop for each stage (the reductions of a row divide it
+// into stages). Values are computed where they are needed; those that are dear and needed again in a later stage are
+// kept in a row of scratch.
 #include "codegen/cpu/ClusterKernel.h"
+#include "codegen/cpu/ScaleOf.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -17,7 +19,9 @@ using fuse::View;
 
 constexpr int64_t vectorWidth = 16;
 
-Type elementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
+Type elementOf(Value v) {
+  return cast<RankedTensorType>(v.getType()).getElementType();
+}
 
 int64_t partialSize(ReductionKind kind, const ClusterDomain &domain) {
   switch (kind) {
@@ -34,8 +38,8 @@ int64_t partialSize(ReductionKind kind, const ClusterDomain &domain) {
 class ClusterEmitter {
 public:
   ClusterEmitter(ModuleOp module, ClusterOp cluster, ClusterDomain domain, StringRef symbol)
-      : builder(module.getContext()), k(UnknownLoc::get(module.getContext()), builder), module(module), cluster(cluster),
-        d(std::move(domain)), symbol(symbol), body(cluster.getBody().front()) {
+      : builder(module.getContext()), k(UnknownLoc::get(module.getContext()), builder), module(module),
+        cluster(cluster), d(std::move(domain)), symbol(symbol), body(cluster.getBody().front()) {
     flat = d.outer.empty() && d.inner >= 0 &&
            llvm::none_of(d.reductions, [](auto &r) { return r.second == ReductionKind::Row; });
   }
@@ -44,9 +48,11 @@ public:
     unsigned inputs = cluster.getInputs().size(), outputs = cluster.getResults().size();
     bool workspace = partialValues(cluster, d) > 0;
     auto bind = [&](KernelBuilder::Kernel &kernel) {
-      for (unsigned i = 0; i < inputs; ++i) pointers[body.getArgument(i)] = kernel.args[i];
+      for (unsigned i = 0; i < inputs; ++i)
+        pointers[body.getArgument(i)] = kernel.args[i];
       outputPointers.assign(kernel.args.begin() + inputs, kernel.args.begin() + inputs + outputs);
-      if (workspace) partials = kernel.args.back();
+      if (workspace)
+        partials = kernel.args.back();
     };
     auto kernel = KernelBuilder::kernel(module, k.b, k.b.getLoc(), symbol, inputs + outputs + workspace, true);
     bind(kernel);
@@ -54,7 +60,8 @@ public:
     k.b.setInsertionPoint(entry->getTerminator());
     makeScratch();
     k.loop(kernel.begin, kernel.end, 1, [&](Value c) { emitChunk(c); });
-    if (!workspace) return;
+    if (!workspace)
+      return;
     std::string finish = (symbol + "_finish").str();
     auto tail = KernelBuilder::kernel(module, k.b, k.b.getLoc(), finish, inputs + outputs + workspace, false);
     bind(tail);
@@ -77,26 +84,34 @@ private:
   // Rough instructions to compute a value from what is in memory.
   int cost(Value v, int depth = 0) {
     Operation *op = definition(v);
-    if (!op || isSplat(op) || d.views.contains(v) || !d.isFull(v)) return 1;
+    if (!op || isSplat(op) || d.views.contains(v) || !d.isFull(v))
+      return 1;
     int own = isa<math::MathDialect>(op->getDialect()) && !isa<math::AbsFOp>(op) ? 20 : isa<arith::DivFOp>(op) ? 8 : 1;
-    if (depth > 6) return own + 8;
-    for (Value operand : op->getOperands()) own += cost(operand, depth + 1);
+    if (depth > 6)
+      return own + 8;
+    for (Value operand : op->getOperands())
+      own += cost(operand, depth + 1);
     return own;
   }
 
   // Gives a row of scratch to dear values that a later stage needs again.
   void makeScratch() {
-    if (d.stages == 1 || d.inner < 0) return;
+    if (d.stages == 1 || d.inner < 0)
+      return;
     for (Operation &op : body.without_terminator())
       for (Value v : op.getResults()) {
-        if (!d.isFull(v) || d.views.contains(v) || isSplat(&op) || cost(v) <= 6) continue;
+        if (!d.isFull(v) || d.views.contains(v) || isSplat(&op) || cost(v) <= 6)
+          continue;
         bool later = llvm::any_of(v.getUsers(), [&](Operation *user) {
-          if (isa<YieldOp>(user)) return false;
+          if (isa<YieldOp>(user))
+            return false;
           int needed = user->getNumResults() ? d.stage.lookup(user->getResult(0)) : 0;
-          if (auto it = d.reductions.find(user); it != d.reductions.end() && it->second == ReductionKind::Row) --needed;
+          if (auto it = d.reductions.find(user); it != d.reductions.end() && it->second == ReductionKind::Row)
+            --needed;
           return needed > d.stage.lookup(v);
         });
-        if (later) scratch[v] = allocate(elementOf(v), d.leafSize[d.inner]);
+        if (later)
+          scratch[v] = allocate(elementOf(v), d.leafSize[d.inner]);
       }
   }
 
@@ -148,7 +163,8 @@ private:
       rest = k.divide(rest, d.leafSize[leaf]);
     }
     startOuterColumns(row);
-    for (stage = 0; stage < d.stages; ++stage) emitStage();
+    for (stage = 0; stage < d.stages; ++stage)
+      emitStage();
   }
 
   struct Root { // something a stage's inner loop does
@@ -163,9 +179,11 @@ private:
     SmallVector<Root> roots;
     for (Operation &op : body.without_terminator()) {
       auto it = d.reductions.find(&op);
-      if (it == d.reductions.end()) continue;
+      if (it == d.reductions.end())
+        continue;
       Value in = op.getOperand(0);
-      if (d.stage.lookup(in) != stage) continue;
+      if (d.stage.lookup(in) != stage)
+        continue;
       if (it->second == ReductionKind::RowScalar) {
         Value v = rowValue(in);
         Value old = k.load(accumulators[&op].second, k.index(0), k.f32(), 0);
@@ -178,9 +196,11 @@ private:
     }
     for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands())) {
       Operation *def = definition(out);
-      if (auto it = d.reductions.find(def); def && it != d.reductions.end() && it->second != ReductionKind::Row) continue;
+      if (auto it = d.reductions.find(def); def && it != d.reductions.end() && it->second != ReductionKind::Row)
+        continue;
       for (auto &store : d.stores[out]) {
-        if (d.stage.lookup(store.value) != stage) continue;
+        if (d.stage.lookup(store.value) != stage)
+          continue;
         if (d.isFull(store.value)) {
           roots.push_back({Root::Store, store.value, nullptr, static_cast<unsigned>(i), &store.view});
           continue;
@@ -191,25 +211,33 @@ private:
     }
     for (Operation &op : body.without_terminator())
       for (Value v : op.getResults())
-        if (scratch.contains(v) && d.stage.lookup(v) == stage) roots.push_back({Root::Keep, v});
-    if (roots.empty()) return;
+        if (scratch.contains(v) && d.stage.lookup(v) == stage)
+          roots.push_back({Root::Keep, v});
+    if (roots.empty())
+      return;
 
     llvm::SmallPtrSet<void *, 16> visited;
-    for (Root &root : roots) prepare(root.value, visited);
+    for (Root &root : roots)
+      prepare(root.value, visited);
     SmallVector<Value> storeBases(roots.size());
     for (auto [i, root] : llvm::enumerate(roots)) {
-      if (root.kind == Root::Store) storeBases[i] = rowAddress(*root.view);
-      if (root.kind == Root::Reduce && d.reductions[root.reduce] == ReductionKind::Row) startAccumulator(root.reduce);
+      if (root.kind == Root::Store)
+        storeBases[i] = rowAddress(*root.view);
+      if (root.kind == Root::Reduce && d.reductions[root.reduce] == ReductionKind::Row)
+        startAccumulator(root.reduce);
     }
     auto body = [&](Value j, int64_t w) {
       inner = j, width = w;
       loopValues.clear();
       for (auto [i, root] : llvm::enumerate(roots)) {
         Value v = loopValue(root.value);
-        if (root.kind == Root::Keep) k.store(v, scratch[root.value], j, elementOf(root.value));
+        if (root.kind == Root::Keep)
+          k.store(v, scratch[root.value], j, elementOf(root.value));
         if (root.kind == Root::Store)
-          storeStrided(v, outputPointers[root.output], storeBases[i], root.view->stride(d.inner), elementOf(root.value));
-        if (root.kind == Root::Reduce) accumulate(root.reduce, v);
+          storeStrided(v, outputPointers[root.output], storeBases[i], root.view->stride(d.inner),
+                       elementOf(root.value));
+        if (root.kind == Root::Reduce)
+          accumulate(root.reduce, v);
       }
     };
     innerLoops(innerFrom, innerTo, body);
@@ -226,7 +254,8 @@ private:
       Value whole = k.mul(k.divide(count, vectorWidth), vectorWidth);
       Value split = k.add(from, whole);
       k.loop(from, split, vectorWidth, [&](Value j) { body(j, vectorWidth); });
-      if (size % vectorWidth == 0) return;
+      if (size % vectorWidth == 0)
+        return;
       from = split;
     }
     k.loop(from, to, 1, [&](Value j) { body(j, 0); });
@@ -236,7 +265,8 @@ private:
 
   // A reduction over dimensions of size 1.
   bool isIdentity(Operation *op) {
-    return d.reductions[op] == ReductionKind::Row && d.leaves[op->getOperand(0)].size() == d.leaves[op->getResult(0)].size();
+    return d.reductions[op] == ReductionKind::Row &&
+           d.leaves[op->getOperand(0)].size() == d.leaves[op->getResult(0)].size();
   }
 
   Value rowAddress(const View &view) {
@@ -252,26 +282,33 @@ private:
 
   // Emits, outside of the inner loop, what the loop's values need once a row.
   void prepare(Value v, llvm::SmallPtrSetImpl<void *> &visited) {
-    if (!visited.insert(v.getAsOpaquePointer()).second) return;
+    if (!visited.insert(v.getAsOpaquePointer()).second)
+      return;
     Operation *op = definition(v);
-    if (isSplat(op)) return;
+    if (isSplat(op))
+      return;
     if (!d.isFull(v)) {
       rowValue(v);
       return;
     }
-    if (scratch.contains(v) && d.stage.lookup(v) < stage) return;
+    if (scratch.contains(v) && d.stage.lookup(v) < stage)
+      return;
     if (auto it = d.views.find(v); it != d.views.end()) {
-      if (!viewBases.contains(v)) viewBases[v] = rowAddress(it->second);
+      if (!viewBases.contains(v))
+        viewBases[v] = rowAddress(it->second);
       return;
     }
-    if (!op) return;
-    for (Value operand : op->getOperands()) prepare(operand, visited);
+    if (!op)
+      return;
+    for (Value operand : op->getOperands())
+      prepare(operand, visited);
   }
 
   // A value that is the same along the inner loop, as a scalar.
   Value rowValue(Value v) {
     auto it = rowValues.find(v);
-    if (it != rowValues.end()) return it->second;
+    if (it != rowValues.end())
+      return it->second;
     Operation *op = definition(v);
     Value result;
     if (isSplat(op)) {
@@ -281,7 +318,8 @@ private:
     } else {
       SmallVector<Value> operands;
       if (!isa<IotaOp>(op))
-        for (Value operand : op->getOperands()) operands.push_back(rowValue(operand));
+        for (Value operand : op->getOperands())
+          operands.push_back(rowValue(operand));
       result = compute(op, operands, 0);
     }
     rowValues[v] = result;
@@ -291,7 +329,8 @@ private:
   // A value at the current position of the inner loop, as a vector of `width` (a scalar for 0).
   Value loopValue(Value v) {
     auto it = loopValues.find(v);
-    if (it != loopValues.end()) return it->second;
+    if (it != loopValues.end())
+      return it->second;
     Operation *op = definition(v);
     Value result;
     if (isSplat(op)) {
@@ -305,7 +344,8 @@ private:
     } else {
       SmallVector<Value> operands;
       if (!isa<IotaOp>(op))
-        for (Value operand : op->getOperands()) operands.push_back(loopValue(operand));
+        for (Value operand : op->getOperands())
+          operands.push_back(loopValue(operand));
       result = compute(op, operands, width);
     }
     loopValues[v] = result;
@@ -326,8 +366,10 @@ private:
     for (int64_t i = 0; i < width; ++i) {
       Value position = k.add(inner, i), offset = k.mul(position, stride), at = k.add(rowBase, offset);
       Value one = k.load(base, at, element, 0);
-      if (!i) vector = k.splat(one, width);
-      else vector = vector::InsertOp::create(k.b, one, vector, ArrayRef<int64_t>{i});
+      if (!i)
+        vector = k.splat(one, width);
+      else
+        vector = vector::InsertOp::create(k.b, one, vector, ArrayRef<int64_t>{i});
     }
     return vector;
   }
@@ -346,18 +388,24 @@ private:
   }
 
   Value compute(Operation *op, ArrayRef<Value> operands, int64_t w) {
-    if (isa<ReshapeOp, TransposeOp, BroadcastOp>(op)) return operands[0];
-    if (auto it = d.reductions.find(op); it != d.reductions.end()) return operands[0]; // over sizes of 1
-    if (auto iota = dyn_cast<IotaOp>(op)) return computeIota(iota, w);
+    if (isa<ReshapeOp, TransposeOp, BroadcastOp>(op))
+      return operands[0];
+    if (auto it = d.reductions.find(op); it != d.reductions.end())
+      return operands[0]; // over sizes of 1
+    if (auto iota = dyn_cast<IotaOp>(op))
+      return computeIota(iota, w);
     if (auto q = dyn_cast<QuantizeOp>(op)) {
       Value x = operands[0];
-      if (!elementOf(q.getX()).isF32()) x = arith::ExtFOp::create(k.b, k.widen(k.f32(), w), x);
+      if (!elementOf(q.getX()).isF32())
+        x = arith::ExtFOp::create(k.b, k.widen(k.f32(), w), x);
       Value scaled = arith::MulFOp::create(k.b, x, operands[1]);
       return arith::TruncFOp::create(k.b, k.widen(elementOf(q.getResult()), w), scaled);
     }
-    if (auto s = dyn_cast<ScaleOfOp>(op)) return emitScaleOf(k, operands[0], s.getFormat(), s.getMargin());
+    if (auto s = dyn_cast<ScaleOfOp>(op))
+      return emitScaleOf(k, operands[0], s.getFormat(), s.getMargin());
     IRMapping map;
-    for (auto [from, to] : llvm::zip(op->getOperands(), operands)) map.map(from, to);
+    for (auto [from, to] : llvm::zip(op->getOperands(), operands))
+      map.map(from, to);
     Operation *clone = k.b.clone(*op, map);
     clone->getResult(0).setType(k.widen(elementOf(op->getResult(0)), w));
     return clone->getResult(0);
@@ -369,7 +417,8 @@ private:
       Value at = leaf == d.inner ? inner : leafIndex.lookup(leaf);
       if (leaf == d.inner && w) {
         SmallVector<int64_t> offsets;
-        for (int64_t i = 0; i < w; ++i) offsets.push_back(i * multiplier);
+        for (int64_t i = 0; i < w; ++i)
+          offsets.push_back(i * multiplier);
         auto type = VectorType::get({w}, k.i64());
         steps = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int64_t>(offsets)));
       }
@@ -377,9 +426,11 @@ private:
       base = k.add(base, scaled);
     }
     Value result = k.splat(base, w);
-    if (steps) result = k.add(result, steps);
+    if (steps)
+      result = k.add(result, steps);
     Type element = elementOf(op.getResult());
-    if (element != k.i64()) result = arith::TruncIOp::create(k.b, k.widen(element, w), result);
+    if (element != k.i64())
+      result = arith::TruncIOp::create(k.b, k.widen(element, w), result);
     return result;
   }
 
@@ -405,13 +456,16 @@ private:
 
   Value horizontal(Operation *op, Value vector) {
     ReduceKind kind = cast<ReduceOp>(op).getKind();
-    auto how = kind == ReduceKind::Sum ? vector::CombiningKind::ADD
-               : kind == ReduceKind::Max ? vector::CombiningKind::MAXIMUMF : vector::CombiningKind::MINIMUMF;
-    if (kind != ReduceKind::Sum) return vector::ReductionOp::create(k.b, how, vector);
+    auto how = kind == ReduceKind::Sum   ? vector::CombiningKind::ADD
+               : kind == ReduceKind::Max ? vector::CombiningKind::MAXIMUMF
+                                         : vector::CombiningKind::MINIMUMF;
+    if (kind != ReduceKind::Sum)
+      return vector::ReductionOp::create(k.b, how, vector);
     // Pairwise, in an order of our own.
     for (int64_t w = vectorWidth / 2; w >= 1; w /= 2) {
       SmallVector<int64_t> low, high;
-      for (int64_t i = 0; i < w; ++i) low.push_back(i), high.push_back(i + w);
+      for (int64_t i = 0; i < w; ++i)
+        low.push_back(i), high.push_back(i + w);
       Value a = vector::ShuffleOp::create(k.b, vector, vector, low);
       Value c = vector::ShuffleOp::create(k.b, vector, vector, high);
       vector = arith::AddFOp::create(k.b, a, c);
@@ -421,7 +475,8 @@ private:
 
   void startAccumulator(Operation *op) {
     auto &slots = accumulators[op];
-    if (!slots.first) slots = {allocate(k.f32(), vectorWidth), allocate(k.f32(), 1)};
+    if (!slots.first)
+      slots = {allocate(k.f32(), vectorWidth), allocate(k.f32(), 1)};
     k.store(identity(op, vectorWidth), slots.first, k.index(0), k.f32());
     k.store(identity(op, 0), slots.second, k.index(0), k.f32());
   }
@@ -459,7 +514,8 @@ private:
 
   Value outputOf(Operation *op) {
     for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (out == op->getResult(0)) return outputPointers[i];
+      if (out == op->getResult(0))
+        return outputPointers[i];
     return {};
   }
 
@@ -468,49 +524,56 @@ private:
     int64_t offset = 0;
     for (Operation &other : body.without_terminator()) {
       auto it = d.reductions.find(&other);
-      if (it == d.reductions.end()) continue;
-      if (&other == op) break;
+      if (it == d.reductions.end())
+        continue;
+      if (&other == op)
+        break;
       offset += partialSize(it->second, d);
     }
     return k.address(partials, k.index(offset), k.f32());
   }
 
-  template <typename F> void forReductions(F f) {
+  template <typename F>
+  void forReductions(F f) {
     for (Operation &op : body.without_terminator())
-      if (auto it = d.reductions.find(&op); it != d.reductions.end()) f(&op, it->second);
+      if (auto it = d.reductions.find(&op); it != d.reductions.end())
+        f(&op, it->second);
   }
 
   void startPartials() {
     forReductions([&](Operation *op, ReductionKind kind) {
-      if (kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar) startAccumulator(op);
-      if (kind != ReductionKind::Column) return;
+      if (kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar)
+        startAccumulator(op);
+      if (kind != ReductionKind::Column)
+        return;
       Value base = partialOf(op), row = k.mul(chunk, d.leafSize[d.inner]);
-      innerLoops(k.index(0), k.index(d.leafSize[d.inner]), [&](Value j, int64_t w) {
-        k.store(identity(op, w), base, k.add(row, j), k.f32());
-      });
+      innerLoops(k.index(0), k.index(d.leafSize[d.inner]),
+                 [&](Value j, int64_t w) { k.store(identity(op, w), base, k.add(row, j), k.f32()); });
     });
   }
 
   void startOuterColumns(Value row) {
     forReductions([&](Operation *op, ReductionKind kind) {
-      if (kind != ReductionKind::OuterColumn) return;
+      if (kind != ReductionKind::OuterColumn)
+        return;
       const View &view = d.stores[op->getResult(0)][0].view;
       Value base = rowAddress(view);
       outerColumnBases[op] = base;
       Value within = k.remainder(row, d.reducedRows), zero = k.index(0);
       Value first = arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, within, zero);
       k.when(first, [&] {
-        innerLoops(k.index(0), k.index(d.leafSize[d.inner]), [&](Value j, int64_t w) {
-          k.store(identity(op, w), outputOf(op), k.add(base, j), k.f32());
-        });
+        innerLoops(k.index(0), k.index(d.leafSize[d.inner]),
+                   [&](Value j, int64_t w) { k.store(identity(op, w), outputOf(op), k.add(base, j), k.f32()); });
       });
     });
   }
 
   void endPartials() {
     forReductions([&](Operation *op, ReductionKind kind) {
-      if (kind != ReductionKind::Scalar && kind != ReductionKind::RowScalar) return;
-      Value value = kind == ReductionKind::Scalar ? finishAccumulator(op) : k.load(accumulators[op].second, k.index(0), k.f32(), 0);
+      if (kind != ReductionKind::Scalar && kind != ReductionKind::RowScalar)
+        return;
+      Value value = kind == ReductionKind::Scalar ? finishAccumulator(op)
+                                                  : k.load(accumulators[op].second, k.index(0), k.f32(), 0);
       k.store(value, partialOf(op), chunk, k.f32());
     });
   }
@@ -518,7 +581,8 @@ private:
   void emitFinish() {
     int64_t chunks = d.chunks();
     forReductions([&](Operation *op, ReductionKind kind) {
-      if (!partialSize(kind, d)) return;
+      if (!partialSize(kind, d))
+        return;
       Value base = partialOf(op), output = outputOf(op);
       auto total = [&](Value j, int64_t stride, int64_t w) {
         Value sum = k.load(base, j, k.f32(), w);
@@ -528,7 +592,8 @@ private:
         }
         k.store(sum, output, j, k.f32());
       };
-      if (kind != ReductionKind::Column) return total(k.index(0), 1, 0);
+      if (kind != ReductionKind::Column)
+        return total(k.index(0), 1, 0);
       int64_t size = d.leafSize[d.inner];
       innerLoops(k.index(0), k.index(size), [&](Value j, int64_t w) { total(j, size, w); });
     });
@@ -557,47 +622,16 @@ private:
 
 int64_t partialValues(ClusterOp cluster, const ClusterDomain &domain) {
   int64_t values = 0;
-  for (auto &[op, kind] : domain.reductions) values += partialSize(kind, domain);
+  for (auto &[op, kind] : domain.reductions)
+    values += partialSize(kind, domain);
   return values;
-}
-
-Value emitScaleOf(KernelBuilder &k, Value amax, Type format, int64_t margin) {
-  // max(format) = m * 2^e with m in [1, 2): the scale's exponent is e - exponent(amax), less one where amax's mantissa is above m's.
-  int64_t exponent = 8, mantissa = 0x600000; // 448 = 1.75 * 2^8
-  if (isa<Float8E5M2Type>(format)) exponent = 15;                          // 57344 = 1.75 * 2^15
-  if (format.isF16()) exponent = 15, mantissa = 0x7FE000;                  // 65504
-  Type f32 = amax.getType(), i32 = k.b.getI32Type();
-  if (auto vector = dyn_cast<VectorType>(f32)) i32 = vector.clone(i32);
-  auto number = [&](int64_t v) { return k.integer(i32, v); };
-  Value bits = arith::BitcastOp::create(k.b, i32, amax);
-  Value magnitudeMask = number(0x7FFFFFFF), mantissaMask = number(0x7FFFFF), shift = number(23);
-  bits = arith::AndIOp::create(k.b, bits, magnitudeMask);
-  Value biased = arith::ShRUIOp::create(k.b, bits, shift);
-  Value fraction = arith::AndIOp::create(k.b, bits, mantissaMask);
-  Value limit = number(mantissa);
-  Value above = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ugt, fraction, limit);
-  Value most = number(exponent + 127 + 127 - margin); // biased exponent of the scale, plus that of amax
-  Value one = number(1), zero = number(0);
-  Value result = arith::SubIOp::create(k.b, most, biased);
-  Value less = arith::SelectOp::create(k.b, above, one, zero);
-  result = arith::SubIOp::create(k.b, result, less);
-  Value low = number(1), high = number(127 + 126);
-  result = arith::MaxSIOp::create(k.b, result, low);
-  result = arith::MinSIOp::create(k.b, result, high);
-  Value word = arith::ShLIOp::create(k.b, result, shift);
-  Value scale = arith::BitcastOp::create(k.b, f32, word);
-  Value isZero = arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, bits, zero);
-  Value special = number(255);
-  Value isSpecial = arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, biased, special);
-  Value unit = k.constant(f32, 1.0);
-  scale = arith::SelectOp::create(k.b, isZero, unit, scale);
-  return arith::SelectOp::create(k.b, isSpecial, unit, scale);
 }
 
 LogicalResult emitClusterKernel(ModuleOp module, ClusterOp cluster, StringRef symbol) {
   std::string why;
   auto domain = ClusterDomain::analyze(cluster, &why);
-  if (failed(domain)) return cluster.emitOpError() << "no loop nest computes it: " << why;
+  if (failed(domain))
+    return cluster.emitOpError() << "no loop nest computes it: " << why;
   ClusterEmitter(module, cluster, std::move(*domain), symbol).run();
   return success();
 }

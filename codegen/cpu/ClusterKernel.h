@@ -13,9 +13,6 @@ int64_t partialValues(ClusterOp cluster, const fuse::ClusterDomain &domain);
 // Adds `symbol` (and `symbol_finish`) to the module.
 mlir::LogicalResult emitClusterKernel(mlir::ModuleOp module, ClusterOp cluster, llvm::StringRef symbol);
 
-// The power-of-two scale of an amax, by integer arithmetic on its bits; see msamp.scale_of. Works on scalars and vectors.
-mlir::Value emitScaleOf(KernelBuilder &k, mlir::Value amax, mlir::Type format, int64_t margin);
-
 } // namespace msamp::codegen
 
 #endif

@@ -1,4 +1,5 @@
-// Collects kernels in one module, lowers it to LLVM and links it: module -> object (position independent) -> ld.lld -> .so.
+// Collects kernels in one module, lowers it to LLVM and links it: module -> object (position independent) -> ld.lld ->
+// .so.
 #include "codegen/cpu/CpuKernels.h"
 
 #include "codegen/cpu/ClusterKernel.h"
@@ -22,8 +23,8 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-#include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace mlir;
 
@@ -36,21 +37,26 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     for (int round = 0; round < 2; ++round) {
       RewritePatternSet patterns(&getContext());
-      if (round == 0) populateMathPolynomialApproximationPatterns(patterns);
-      else populateExpandConversionPatterns(patterns);
-      if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) return signalPassFailure();
+      if (round == 0)
+        populateMathPolynomialApproximationPatterns(patterns);
+      else
+        populateExpandConversionPatterns(patterns);
+      if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+        return signalPassFailure();
     }
   }
 };
 
-// Every kernel is there twice: for processors with AVX2 under its own name, and for those with AVX-512 with `.v4` after it. The runtime takes
-// the best that its processor has, so a plan runs on other machines than the one that compiled it.
+// Every kernel is there twice: for processors with AVX2 under its own name, and for those with AVX-512 with `.v4` after
+// it. The runtime takes the best that its processor has, so a plan runs on other machines than the one that compiled
+// it.
 constexpr const char *baseline = "x86-64-v3", *wide = "x86-64-v4";
 
 void addVariants(llvm::Module &module) {
   SmallVector<llvm::Function *> functions;
   for (llvm::Function &f : module)
-    if (!f.isDeclaration()) functions.push_back(&f);
+    if (!f.isDeclaration())
+      functions.push_back(&f);
   for (llvm::Function *f : functions) {
     llvm::ValueToValueMapTy map;
     llvm::Function *clone = llvm::CloneFunction(f, map);
@@ -69,11 +75,12 @@ LogicalResult emitObject(llvm::Module &module, const std::string &path, Operatio
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
   std::string error;
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (!target) return where->emitError() << "no code generator for " << triple.str() << ": " << error;
+  if (!target)
+    return where->emitError() << "no code generator for " << triple.str() << ": " << error;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, baseline, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, baseline, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   addVariants(module);
@@ -81,21 +88,26 @@ LogicalResult emitObject(llvm::Module &module, const std::string &path, Operatio
     return where->emitError() << "LLVM: " << llvm::toString(std::move(failed));
   std::error_code code;
   llvm::raw_fd_ostream os(path, code);
-  if (code) return where->emitError() << path << ": " << code.message();
+  if (code)
+    return where->emitError() << path << ": " << code.message();
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile))
     return where->emitError() << "no object files for " << triple.str();
   passes.run(module);
   os.close();
-  if (os.has_error()) return where->emitError() << path << ": " << os.error().message();
+  if (os.has_error())
+    return where->emitError() << path << ": " << os.error().message();
   return success();
 }
 
 LogicalResult link(const std::string &object, const std::string &library, Operation *where) {
   llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld-22");
-  if (!linker) linker = llvm::sys::findProgramByName("ld.lld", {"/usr/lib/llvm-22/bin", "/usr/bin"});
-  if (!linker) linker = llvm::sys::findProgramByName("ld");
-  if (!linker) return where->emitError() << "no linker: install lld-22 (or binutils)";
+  if (!linker)
+    linker = llvm::sys::findProgramByName("ld.lld", {"/usr/lib/llvm-22/bin", "/usr/bin"});
+  if (!linker)
+    linker = llvm::sys::findProgramByName("ld");
+  if (!linker)
+    return where->emitError() << "no linker: install lld-22 (or binutils)";
   SmallVector<StringRef> args = {*linker, "-shared", "-O2", "--strip-debug", "-o", library, object};
   std::string error;
   if (llvm::sys::ExecuteAndWait(*linker, args, std::nullopt, {}, 0, 0, &error) != 0)
@@ -107,19 +119,22 @@ LogicalResult link(const std::string &object, const std::string &library, Operat
 
 KernelShape cpuKernelShape(ClusterOp cluster) {
   auto domain = fuse::ClusterDomain::analyze(cluster);
-  if (failed(domain)) return {0, false, 0};
+  if (failed(domain))
+    return {0, false, 0};
   int64_t values = partialValues(cluster, *domain);
   return {domain->chunks(), values > 0, values * static_cast<int64_t>(sizeof(float))};
 }
 
 CpuKernels::CpuKernels(MLIRContext *context) {
-  context->loadDialect<scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect, cf::ControlFlowDialect, func::FuncDialect,
-                       arith::ArithDialect, math::MathDialect>();
+  context->loadDialect<scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect, cf::ControlFlowDialect,
+                       func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   module = ModuleOp::create(UnknownLoc::get(context));
 }
 CpuKernels::~CpuKernels() = default;
 
-LogicalResult CpuKernels::addCluster(ClusterOp cluster, StringRef symbol) { return emitClusterKernel(*module, cluster, symbol); }
+LogicalResult CpuKernels::addCluster(ClusterOp cluster, StringRef symbol) {
+  return emitClusterKernel(*module, cluster, symbol);
+}
 
 LogicalResult CpuKernels::addUpdate(StringRef symbol, const partition::ClassStorage &storage, StringRef optimizer) {
   return emitUpdateKernel(*module, symbol, storage, optimizer);
@@ -143,13 +158,16 @@ LogicalResult CpuKernels::writeLibrary(const std::string &path) {
   passes.addPass(createConvertControlFlowToLLVMPass());
   passes.addPass(createConvertFuncToLLVMPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(passes.run(*module))) return failure();
+  if (failed(passes.run(*module)))
+    return failure();
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(*module, llvmContext);
-  if (!lowered) return module->emitError() << "no translation to LLVM";
+  if (!lowered)
+    return module->emitError() << "no translation to LLVM";
   std::string object = path + ".o";
   LogicalResult result = emitObject(*lowered, object, *module);
-  if (succeeded(result)) result = link(object, path, *module);
+  if (succeeded(result))
+    result = link(object, path, *module);
   llvm::sys::fs::remove(object);
   return result;
 }

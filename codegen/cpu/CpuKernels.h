@@ -1,6 +1,6 @@
 // CPU kernels: clusters and optimizer updates as one shared library. Kernels have the C signature
-// `void symbol(void *const *args, int64_t begin, int64_t end)` and run chunks [begin, end); args are the operands, the results, then the workspace.
-// A kernel with partial sums also has `void symbol_finish(void *const *args)`.
+// `void symbol(void *const *args, int64_t begin, int64_t end)` and run chunks [begin, end); args are the operands, the
+// results, then the workspace. A kernel with partial sums also has `void symbol_finish(void *const *args)`.
 #ifndef MSAMP_CODEGEN_CPU_CPUKERNELS_H
 #define MSAMP_CODEGEN_CPU_CPUKERNELS_H
 
@@ -10,8 +10,10 @@
 #include <string>
 
 namespace msamp {
-namespace partition { struct ClassStorage; }
+namespace partition {
+struct ClassStorage;
 }
+} // namespace msamp
 
 namespace msamp::codegen {
 
@@ -32,8 +34,10 @@ public:
   // Emits the cluster's kernel under `symbol`.
   mlir::LogicalResult addCluster(ClusterOp cluster, llvm::StringRef symbol);
 
-  // Emits the update of a state class for adamw, adam or sgd over blocks of 128 values; runtime/exec/Update.h has its arguments.
-  mlir::LogicalResult addUpdate(llvm::StringRef symbol, const partition::ClassStorage &storage, llvm::StringRef optimizer);
+  // Emits the update of a state class for adamw, adam or sgd over blocks of 128 values; runtime/exec/Update.h has its
+  // arguments.
+  mlir::LogicalResult addUpdate(llvm::StringRef symbol, const partition::ClassStorage &storage,
+                                llvm::StringRef optimizer);
 
   // Lowers, optimises and links everything added into the shared library `path`.
   mlir::LogicalResult writeLibrary(const std::string &path);

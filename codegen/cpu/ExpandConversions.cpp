@@ -1,5 +1,5 @@
-// Conversions to and from FP8 as integer arithmetic, for targets without such instructions. Rounds to nearest even and saturates;
-// every NaN becomes the code 0x7F. Equal to what CUDA calls satfinite conversions.
+// Conversions to and from FP8 as integer arithmetic, for targets without such instructions. Rounds to nearest even and
+// saturates; every NaN becomes the code 0x7F. Equal to what CUDA calls satfinite conversions.
 #include "codegen/cpu/ExpandConversions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,11 +14,14 @@ namespace msamp::codegen {
 namespace {
 
 Type withElement(Type type, Type element) {
-  if (auto shaped = dyn_cast<ShapedType>(type)) return shaped.clone(element);
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    return shaped.clone(element);
   return element;
 }
 
-bool isFp8(Type type) { return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type)); }
+bool isFp8(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type));
+}
 
 // What distinguishes the two formats, in terms of the bits of an FP32.
 struct Format {
@@ -28,9 +31,10 @@ struct Format {
   int64_t bias() const { return e4m3 ? 120 : 112; }                      // difference of the exponents' biases
   int64_t largest() const { return e4m3 ? 0x7E : 0x7B; }                 // code of the largest finite value
   int64_t leastNormal() const { return e4m3 ? 0x3C800000 : 0x38800000; } // 2^-6, 2^-14
-  // Added to a subnormal it leaves the rounded code in the low bits: its unit in the last place is the format's least value, 2^-9 or 2^-16.
+  // Added to a subnormal it leaves the rounded code in the low bits: its unit in the last place is the format's least
+  // value, 2^-9 or 2^-16.
   int64_t magic() const { return e4m3 ? 0x46800000 : 0x43000000; }
-  int64_t lastFinite() const { return e4m3 ? 0x7E : 0x7C; }              // codes above are NaN (E5M2: 0x7C is infinity)
+  int64_t lastFinite() const { return e4m3 ? 0x7E : 0x7C; } // codes above are NaN (E5M2: 0x7C is infinity)
 };
 
 struct Words {
@@ -41,7 +45,8 @@ struct Words {
         i8(withElement(like, b.getI8Type())) {}
   Value number(int64_t value) {
     TypedAttr attr = b.getI32IntegerAttr(static_cast<int32_t>(value));
-    if (auto shaped = dyn_cast<ShapedType>(i32)) attr = DenseElementsAttr::get(shaped, Attribute(attr));
+    if (auto shaped = dyn_cast<ShapedType>(i32))
+      attr = DenseElementsAttr::get(shaped, Attribute(attr));
     return arith::ConstantOp::create(b, attr);
   }
   Value band(Value x, int64_t y) { return arith::AndIOp::create(b, x, number(y)); }
@@ -59,11 +64,13 @@ struct Words {
 struct NarrowToFp8 : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
-    if (!isFp8(op.getType())) return failure();
+    if (!isFp8(op.getType()))
+      return failure();
     Format f(op.getType());
     Words w(op.getLoc(), rewriter, op.getType());
     Value x = op.getIn();
-    if (!getElementTypeOrSelf(x.getType()).isF32()) x = arith::ExtFOp::create(w.b, w.f32, x);
+    if (!getElementTypeOrSelf(x.getType()).isF32())
+      x = arith::ExtFOp::create(w.b, w.f32, x);
     Value word = w.bits(x);
     Value magnitude = w.band(word, 0x7FFFFFFF);
     Value top = w.shr(word, 24);
@@ -101,7 +108,8 @@ struct WidenFp8 : OpRewritePattern<arith::ExtFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::ExtFOp op, PatternRewriter &rewriter) const override {
     Type from = op.getIn().getType();
-    if (!isFp8(from)) return failure();
+    if (!isFp8(from))
+      return failure();
     Format f(from);
     Words w(op.getLoc(), rewriter, from);
     Value byte = arith::BitcastOp::create(w.b, w.i8, op.getIn());
@@ -125,7 +133,8 @@ struct WidenFp8 : OpRewritePattern<arith::ExtFOp> {
     word = w.select(isNan, nan, word);
     word = arith::OrIOp::create(w.b, word, sign);
     Value result = w.real(word);
-    if (!getElementTypeOrSelf(op.getType()).isF32()) result = arith::TruncFOp::create(w.b, op.getType(), result);
+    if (!getElementTypeOrSelf(op.getType()).isF32())
+      result = arith::TruncFOp::create(w.b, op.getType(), result);
     rewriter.replaceOp(op, result);
     return success();
   }

@@ -7,7 +7,8 @@ using namespace mlir;
 namespace msamp::codegen {
 
 Value KernelBuilder::constant(Type type, Attribute element) {
-  if (auto vector = dyn_cast<VectorType>(type)) element = DenseElementsAttr::get(vector, element);
+  if (auto vector = dyn_cast<VectorType>(type))
+    element = DenseElementsAttr::get(vector, element);
   return arith::ConstantOp::create(b, cast<TypedAttr>(element));
 }
 
@@ -20,13 +21,15 @@ Value KernelBuilder::integer(Type type, int64_t value) {
 }
 
 Value KernelBuilder::mul(Value x, int64_t y) {
-  if (y == 1) return x;
+  if (y == 1)
+    return x;
   Value factor = index(y);
   return arith::MulIOp::create(b, x, factor);
 }
 
 Value KernelBuilder::divide(Value x, int64_t y) {
-  if (y == 1) return x;
+  if (y == 1)
+    return x;
   Value divisor = index(y);
   return arith::DivUIOp::create(b, x, divisor);
 }
@@ -37,12 +40,14 @@ Value KernelBuilder::remainder(Value x, int64_t y) {
 }
 
 Value KernelBuilder::splat(Value scalar, int64_t width) {
-  if (!width) return scalar;
+  if (!width)
+    return scalar;
   return vector::BroadcastOp::create(b, VectorType::get({width}, scalar.getType()), scalar);
 }
 
 Type KernelBuilder::memoryType(Type element) {
-  if (isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(1)) return b.getI8Type();
+  if (isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(1))
+    return b.getI8Type();
   return element;
 }
 
@@ -56,8 +61,10 @@ Value KernelBuilder::load(Value base, Value elementIndex, Type element, int64_t 
   Value at = address(base, elementIndex, element);
   unsigned alignment = std::max(1u, memory.getIntOrFloatBitWidth() / 8);
   Value value = LLVM::LoadOp::create(b, widen(memory, width), at, alignment);
-  if (memory == element) return value;
-  if (!element.isInteger(1)) return arith::BitcastOp::create(b, widen(element, width), value);
+  if (memory == element)
+    return value;
+  if (!element.isInteger(1))
+    return arith::BitcastOp::create(b, widen(element, width), value);
   Value zero = integer(value.getType(), 0);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, value, zero);
 }
@@ -65,9 +72,12 @@ Value KernelBuilder::load(Value base, Value elementIndex, Type element, int64_t 
 void KernelBuilder::store(Value value, Value base, Value elementIndex, Type element) {
   Type memory = memoryType(element);
   int64_t width = 0;
-  if (auto vector = dyn_cast<VectorType>(value.getType())) width = vector.getDimSize(0);
-  if (element.isInteger(1)) value = arith::ExtUIOp::create(b, widen(memory, width), value);
-  else if (memory != element) value = arith::BitcastOp::create(b, widen(memory, width), value);
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    width = vector.getDimSize(0);
+  if (element.isInteger(1))
+    value = arith::ExtUIOp::create(b, widen(memory, width), value);
+  else if (memory != element)
+    value = arith::BitcastOp::create(b, widen(memory, width), value);
   Value at = address(base, elementIndex, element);
   LLVM::StoreOp::create(b, value, at, std::max(1u, memory.getIntOrFloatBitWidth() / 8));
 }
@@ -91,7 +101,8 @@ KernelBuilder::Kernel KernelBuilder::kernel(ModuleOp module, OpBuilder &builder,
                                             unsigned args, bool chunked) {
   Type ptr = LLVM::LLVMPointerType::get(module.getContext()), i64 = builder.getI64Type();
   SmallVector<Type> inputs = {ptr};
-  if (chunked) inputs.append({i64, i64});
+  if (chunked)
+    inputs.append({i64, i64});
   builder.setInsertionPointToEnd(module.getBody());
   auto func = func::FuncOp::create(builder, loc, symbol, builder.getFunctionType(inputs, {}));
   Block *entry = func.addEntryBlock();
@@ -104,7 +115,8 @@ KernelBuilder::Kernel KernelBuilder::kernel(ModuleOp module, OpBuilder &builder,
     Value slot = LLVM::GEPOp::create(builder, loc, ptr, ptr, entry->getArgument(0), indices);
     kernel.args.push_back(LLVM::LoadOp::create(builder, loc, ptr, slot));
   }
-  if (chunked) kernel.begin = entry->getArgument(1), kernel.end = entry->getArgument(2);
+  if (chunked)
+    kernel.begin = entry->getArgument(1), kernel.end = entry->getArgument(2);
   return kernel;
 }
 

@@ -1,5 +1,5 @@
-// A thin layer over OpBuilder for emitting kernels at the level of scf, arith, vector and LLVM pointers. One statement an
-// operation: the order of operations, and so the output, must not depend on the host compiler.
+// A thin layer over OpBuilder for emitting kernels at the level of scf, arith, vector and LLVM pointers. One statement
+// an operation: the order of operations, and so the output, must not depend on the host compiler.
 #ifndef MSAMP_CODEGEN_CPU_KERNELBUILDER_H
 #define MSAMP_CODEGEN_CPU_KERNELBUILDER_H
 
@@ -49,7 +49,11 @@ public:
   void when(mlir::Value condition, const std::function<void()> &body);
 
   // A function in the kernel ABI; returns its pointers already loaded.
-  struct Kernel { mlir::func::FuncOp func; llvm::SmallVector<mlir::Value> args; mlir::Value begin, end; };
+  struct Kernel {
+    mlir::func::FuncOp func;
+    llvm::SmallVector<mlir::Value> args;
+    mlir::Value begin, end;
+  };
   static Kernel kernel(mlir::ModuleOp module, mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
                        unsigned args, bool chunked);
 

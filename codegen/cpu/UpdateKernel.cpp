@@ -1,8 +1,8 @@
-// The update of one block of 128 parameters at a time: everything is read once, computed in FP32 and written back in its storage type; no
-// wide copy of a state exists in memory.
+// The update of one block of 128 parameters at a time: everything is read once, computed in FP32 and written back in
+// its storage type; no wide copy of a state exists in memory.
 #include "codegen/cpu/UpdateKernel.h"
 
-#include "codegen/cpu/ClusterKernel.h"
+#include "codegen/cpu/ScaleOf.h"
 
 using namespace mlir;
 
@@ -27,7 +27,8 @@ public:
     Value skip = hyper(Skip), zero = k.constant(k.f32(), 0.0);
     Value go = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ, skip, zero);
     k.when(go, [&] {
-      for (int h = 0; h < UpdateHyperCount; ++h) values[h] = hyper(static_cast<UpdateHyper>(h));
+      for (int h = 0; h < UpdateHyperCount; ++h)
+        values[h] = hyper(static_cast<UpdateHyper>(h));
       Value one = k.constant(k.f32(), 1.0);
       keep1 = arith::SubFOp::create(k.b, one, values[Beta1]);
       keep2 = arith::SubFOp::create(k.b, one, values[Beta2]);
@@ -38,11 +39,16 @@ public:
 private:
   Type element(Storage s) {
     switch (s) {
-    case Storage::BF16: return k.b.getBF16Type();
-    case Storage::F16: return k.b.getF16Type();
-    case Storage::E4M3: return Float8E4M3FNType::get(k.b.getContext());
-    case Storage::E5M2: return Float8E5M2Type::get(k.b.getContext());
-    default: return k.f32();
+    case Storage::BF16:
+      return k.b.getBF16Type();
+    case Storage::F16:
+      return k.b.getF16Type();
+    case Storage::E4M3:
+      return Float8E4M3FNType::get(k.b.getContext());
+    case Storage::E5M2:
+      return Float8E5M2Type::get(k.b.getContext());
+    default:
+      return k.f32();
     }
   }
   static bool blockScaled(Storage s) { return s == Storage::F16 || s == Storage::E4M3 || s == Storage::E5M2; }
@@ -60,12 +66,15 @@ private:
   // Vector i of a block, in FP32, times `factor` where there is one.
   Value read(UpdateArgument which, Storage type, Value at, Value factor) {
     Value v = k.load(args[which], at, element(type), width);
-    if (type != Storage::F32) v = arith::ExtFOp::create(k.b, vec, v);
+    if (type != Storage::F32)
+      v = arith::ExtFOp::create(k.b, vec, v);
     return factor ? mul(v, factor) : v;
   }
   void write(UpdateArgument which, Storage type, Value at, Value v, Value factor) {
-    if (factor) v = mul(v, factor);
-    if (type != Storage::F32) v = arith::TruncFOp::create(k.b, VectorType::get({width}, element(type)), v);
+    if (factor)
+      v = mul(v, factor);
+    if (type != Storage::F32)
+      v = arith::TruncFOp::create(k.b, VectorType::get({width}, element(type)), v);
     k.store(v, args[which], at, element(type));
   }
 
@@ -76,17 +85,20 @@ private:
   Value largest(Value v) { return vector::ReductionOp::create(k.b, vector::CombiningKind::MAXIMUMF, v); }
 
   // Writes a moment: with a scale for the block if its type is narrow.
-  void writeMoment(UpdateArgument which, UpdateArgument scaleArg, Storage type, Value block, ArrayRef<Value> at, ArrayRef<Value> v) {
+  void writeMoment(UpdateArgument which, UpdateArgument scaleArg, Storage type, Value block, ArrayRef<Value> at,
+                   ArrayRef<Value> v) {
     Value factor;
     if (blockScaled(type)) {
       Value most;
-      for (Value x : v) most = magnitude(most, x);
+      for (Value x : v)
+        most = magnitude(most, x);
       Value amax = largest(most);
       Value scale = emitScaleOf(k, amax, element(type), 0);
       k.store(scale, args[scaleArg], block, k.f32());
       factor = wide(scale);
     }
-    for (int64_t i = 0; i < vectors; ++i) write(which, type, at[i], v[i], factor);
+    for (int64_t i = 0; i < vectors; ++i)
+      write(which, type, at[i], v[i], factor);
   }
 
   void emitBlock(Value block) {
@@ -97,10 +109,14 @@ private:
     Value sourceFactor, weightFactor, masterFactor, mFactor, vFactor;
     if (hasMaster ? storage.masterScaled : storage.weightScaled)
       sourceFactor = wide(inverse(perBlock(hasMaster ? OldMasterScale : OldWeightScale, block)));
-    if (storage.weightScaled) weightFactor = wide(perBlock(NewWeightScale, block));
-    if (storage.masterScaled) masterFactor = wide(perBlock(NewMasterScale, block));
-    if (blockScaled(storage.m)) mFactor = wide(inverse(perBlock(MScale, block)));
-    if (hasV && blockScaled(storage.v)) vFactor = wide(inverse(perBlock(VScale, block)));
+    if (storage.weightScaled)
+      weightFactor = wide(perBlock(NewWeightScale, block));
+    if (storage.masterScaled)
+      masterFactor = wide(perBlock(NewMasterScale, block));
+    if (blockScaled(storage.m))
+      mFactor = wide(inverse(perBlock(MScale, block)));
+    if (hasV && blockScaled(storage.v))
+      vFactor = wide(inverse(perBlock(VScale, block)));
     Value b1 = wide(values[Beta1]), b2 = wide(values[Beta2]), k1 = wide(keep1), k2 = wide(keep2);
     Value lr = wide(values[LearningRate]), decay = wide(values[WeightDecay]), epsilon = wide(values[Epsilon]);
     Value biasM = wide(values[BiasM]), biasV = wide(values[BiasV]);
@@ -108,9 +124,11 @@ private:
     SmallVector<Value> at, m, v, w;
     for (int64_t i = 0; i < vectors; ++i) {
       at.push_back(k.add(start, i * width));
-      Value p = hasMaster ? read(Master, storage.master, at[i], sourceFactor) : read(Weight, storage.weight, at[i], sourceFactor);
+      Value p = hasMaster ? read(Master, storage.master, at[i], sourceFactor)
+                          : read(Weight, storage.weight, at[i], sourceFactor);
       Value g = read(Grad, storage.grad, at[i], gradFactor);
-      if (optimizer != "adamw") g = add(g, mul(decay, p)); // L2 regularisation
+      if (optimizer != "adamw")
+        g = add(g, mul(decay, p)); // L2 regularisation
       Value oldM = read(M, storage.m, at[i], mFactor);
       Value step;
       if (optimizer == "sgd") {
@@ -128,15 +146,18 @@ private:
         Value denominator = add(root, epsilon);
         step = arith::DivFOp::create(k.b, mHat, denominator);
       }
-      if (optimizer == "adamw") step = add(step, mul(decay, p));
+      if (optimizer == "adamw")
+        step = add(step, mul(decay, p));
       Value change = mul(lr, step);
       w.push_back(arith::SubFOp::create(k.b, p, change));
     }
     writeMoment(M, MScale, storage.m, block, at, m);
-    if (hasV) writeMoment(V, VScale, storage.v, block, at, v);
+    if (hasV)
+      writeMoment(V, VScale, storage.v, block, at, v);
     Value most;
     for (int64_t i = 0; i < vectors; ++i) {
-      if (hasMaster) write(Master, storage.master, at[i], w[i], masterFactor);
+      if (hasMaster)
+        write(Master, storage.master, at[i], w[i], masterFactor);
       write(Weight, storage.weight, at[i], w[i], weightFactor);
       most = magnitude(most, w[i]);
     }

@@ -1,6 +1,7 @@
 // Finds the loop nest of a cluster: unifies the dimensions of its tensors, merges those that stay together, picks the
 // vectorised one and classifies the reductions.
 #include "passes/fuse/ClusterDomain.h"
+#include "passes/fuse/DimSpace.h"
 
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -10,13 +11,16 @@ using namespace mlir;
 namespace msamp::fuse {
 namespace {
 
-RankedTensorType tensorOf(Value v) { return cast<RankedTensorType>(v.getType()); }
+RankedTensorType tensorOf(Value v) {
+  return cast<RankedTensorType>(v.getType());
+}
 
 bool isPointwise(Operation *op) {
-  if (isa<QuantizeOp, ScaleOfOp>(op)) return true;
+  if (isa<QuantizeOp, ScaleOfOp>(op))
+    return true;
   StringRef dialect = op->getName().getDialectNamespace();
-  return (dialect == "arith" || dialect == "math") && op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 &&
-         isa<RankedTensorType>(op->getResult(0).getType());
+  return (dialect == "arith" || dialect == "math") && op->hasTrait<OpTrait::Elementwise>() &&
+         op->getNumResults() == 1 && isa<RankedTensorType>(op->getResult(0).getType());
 }
 
 bool isSplat(Operation *op) {
@@ -26,89 +30,34 @@ bool isSplat(Operation *op) {
 
 using Dims = SmallVector<SmallVector<int>>; // leaves of each dimension of a tensor
 
-// Union-find over dimensions; a root may be split into an outer and an inner factor.
-class DimSpace {
-public:
-  int fresh(int64_t size) {
-    nodes.push_back({size, static_cast<int>(nodes.size()), {}});
-    return nodes.size() - 1;
-  }
-  int64_t size(int n) const { return nodes[n].size; }
-  void expand(int n, SmallVectorImpl<int> &out) const {
-    while (nodes[n].parent != n) n = nodes[n].parent;
-    if (nodes[n].split.empty()) {
-      out.push_back(n);
-      return;
-    }
-    for (int part : nodes[n].split) expand(part, out);
-  }
-  SmallVector<int> expand(ArrayRef<int> list) const {
-    SmallVector<int> out;
-    for (int n : list) expand(n, out);
-    return out;
-  }
-  // Makes both lists the same sequence of leaves; false if their sizes have no common refinement.
-  bool unify(ArrayRef<int> a, ArrayRef<int> b) {
-    SmallVector<int> x = expand(a), y = expand(b);
-    size_t i = 0, j = 0;
-    while (i < x.size() && j < y.size()) {
-      int p = x[i], q = y[j];
-      if (p == q) {
-        ++i, ++j;
-        continue;
-      }
-      if (size(p) == size(q)) {
-        nodes[p].parent = q;
-      } else if (size(p) > size(q)) {
-        if (size(p) % size(q)) return false;
-        split(p, size(q));
-      } else {
-        if (size(q) % size(p)) return false;
-        split(q, size(p));
-      }
-      x = expand(x), y = expand(y);
-      // What lies before i and j is equal in both and may have been split too.
-      i = 0;
-      while (i < x.size() && i < y.size() && x[i] == y[i]) ++i;
-      j = i;
-    }
-    return i == x.size() && j == y.size();
-  }
-
-private:
-  void split(int n, int64_t outer) {
-    int o = fresh(outer), i = fresh(nodes[n].size / outer);
-    nodes[n].split = {o, i};
-  }
-  struct Node {
-    int64_t size;
-    int parent;
-    SmallVector<int, 2> split;
-  };
-  SmallVector<Node> nodes;
-};
-
 SmallVector<int> flat(const Dims &dims) {
   SmallVector<int> out;
-  for (auto &d : dims) llvm::append_range(out, d);
+  for (auto &d : dims)
+    llvm::append_range(out, d);
   return out;
 }
 
 class Analysis {
 public:
-  Analysis(ArrayRef<Operation *> ops, ArrayRef<Value> outputs) : ops(ops), outputs(outputs), members(ops.begin(), ops.end()) {}
+  Analysis(ArrayRef<Operation *> ops, ArrayRef<Value> outputs)
+      : ops(ops), outputs(outputs), members(ops.begin(), ops.end()) {}
 
   bool run() {
     for (Operation *op : ops)
-      if (!unifyOp(op)) return fail(op, "dimensions have no common refinement");
+      if (!unifyOp(op))
+        return fail(op, "dimensions have no common refinement");
     for (Operation *op : ops)
       for (Value v : op->getResults())
-        if (!expandValue(v)) return fail(op, "a dimension occurs twice");
+        if (!expandValue(v))
+          return fail(op, "a dimension occurs twice");
     for (auto &[v, d] : dims)
-      if (!domain.leaves.contains(v) && !expandValue(v)) return fail(nullptr, "a dimension occurs twice");
+      if (!domain.leaves.contains(v) && !expandValue(v))
+        return fail(nullptr, "a dimension occurs twice");
     for (Operation *op : ops)
-      if (!findViews(op)) return fail(op, "a slice of a computed value");
-    if (!findStores()) return fail(nullptr, "a concat that is not stored");
+      if (!findViews(op))
+        return fail(op, "a slice of a computed value");
+    if (!findStores())
+      return fail(nullptr, "a concat that is not stored");
     findIotas();
     collectLoopLeaves();
     merge();
@@ -129,7 +78,8 @@ private:
     if (isNew)
       for (int64_t size : tensorOf(v).getShape()) {
         it->second.emplace_back();
-        if (size != 1) it->second.back().push_back(space.fresh(size));
+        if (size != 1)
+          it->second.back().push_back(space.fresh(size));
       }
     return it->second;
   }
@@ -137,7 +87,8 @@ private:
   bool unifyValues(Value a, Value b) {
     Dims x = dimsOf(a), y = dimsOf(b);
     for (auto [p, q] : llvm::zip_equal(x, y))
-      if (!space.unify(p, q)) return false;
+      if (!space.unify(p, q))
+        return false;
     return true;
   }
 
@@ -147,43 +98,52 @@ private:
       return true;
     }
     if (auto q = dyn_cast<QuantizeOp>(op)) {
-      if (!unifyValues(q.getX(), q.getResult())) return false;
+      if (!unifyValues(q.getX(), q.getResult()))
+        return false;
       Dims x = dimsOf(q.getX()), s = dimsOf(q.getScale());
       for (auto [p, r] : llvm::zip(s, x))
-        if (!space.unify(p, r)) return false;
+        if (!space.unify(p, r))
+          return false;
       return true;
     }
     if (isPointwise(op)) {
       for (Value v : op->getOperands()) {
-        if (tensorOf(v).getRank() != tensorOf(op->getResult(0)).getRank()) return false;
-        if (!unifyValues(v, op->getResult(0))) return false;
+        if (tensorOf(v).getRank() != tensorOf(op->getResult(0)).getRank())
+          return false;
+        if (!unifyValues(v, op->getResult(0)))
+          return false;
       }
       return true;
     }
     if (auto b = dyn_cast<BroadcastOp>(op)) {
       Dims in = dimsOf(b.getInput()), out = dimsOf(b.getResult());
       for (auto [i, d] : llvm::enumerate(b.getDims()))
-        if (!space.unify(in[i], out[d])) return false;
+        if (!space.unify(in[i], out[d]))
+          return false;
       return true;
     }
     if (auto r = dyn_cast<ReduceOp>(op)) {
       Dims in = dimsOf(r.getInput()), out = dimsOf(r.getResult());
       size_t o = 0;
       for (size_t d = 0; d < in.size(); ++d)
-        if (!llvm::is_contained(r.getDims(), static_cast<int64_t>(d)) && !space.unify(in[d], out[o++])) return false;
+        if (!llvm::is_contained(r.getDims(), static_cast<int64_t>(d)) && !space.unify(in[d], out[o++]))
+          return false;
       return true;
     }
-    if (isa<ReshapeOp>(op)) return space.unify(flat(dimsOf(op->getOperand(0))), flat(dimsOf(op->getResult(0))));
+    if (isa<ReshapeOp>(op))
+      return space.unify(flat(dimsOf(op->getOperand(0))), flat(dimsOf(op->getResult(0))));
     if (auto t = dyn_cast<TransposeOp>(op)) {
       Dims in = dimsOf(t.getInput()), out = dimsOf(t.getResult());
       for (auto [i, p] : llvm::enumerate(t.getPerm()))
-        if (!space.unify(in[p], out[i])) return false;
+        if (!space.unify(in[p], out[i]))
+          return false;
       return true;
     }
     if (auto s = dyn_cast<SliceOp>(op)) {
       Dims in = dimsOf(s.getInput()), out = dimsOf(s.getResult());
       for (size_t d = 0; d < in.size(); ++d)
-        if (tensorOf(s.getInput()).getDimSize(d) == tensorOf(s.getResult()).getDimSize(d) && !space.unify(in[d], out[d]))
+        if (tensorOf(s.getInput()).getDimSize(d) == tensorOf(s.getResult()).getDimSize(d) &&
+            !space.unify(in[d], out[d]))
           return false;
       return true;
     }
@@ -192,9 +152,11 @@ private:
       for (Value v : c.getInputs()) {
         Dims in = dimsOf(v);
         for (size_t d = 0; d < in.size(); ++d)
-          if (d != c.getDim() && !space.unify(in[d], out[d])) return false;
+          if (d != c.getDim() && !space.unify(in[d], out[d]))
+            return false;
         // Parts of one size are written side by side.
-        if (v.getType() == c.getInputs().front().getType() && !unifyValues(v, c.getInputs().front())) return false;
+        if (v.getType() == c.getInputs().front().getType() && !unifyValues(v, c.getInputs().front()))
+          return false;
       }
       return true;
     }
@@ -208,7 +170,8 @@ private:
   // Writes the final leaves of a value; false if one occurs twice.
   bool expandValue(Value v) {
     auto it = dims.find(v);
-    if (it == dims.end()) return true;
+    if (it == dims.end())
+      return true;
     SmallVector<int> leaves;
     for (auto &d : it->second) {
       d = space.expand(d);
@@ -216,7 +179,8 @@ private:
     }
     for (size_t i = 0; i < leaves.size(); ++i)
       for (size_t j = i + 1; j < leaves.size(); ++j)
-        if (leaves[i] == leaves[j]) return false;
+        if (leaves[i] == leaves[j])
+          return false;
     domain.leaves[v] = leaves;
     return true;
   }
@@ -234,10 +198,12 @@ private:
 
   // The stride between neighbours along a dimension; nullopt where its leaves are not contiguous in the view.
   std::optional<int64_t> dimStride(const View &view, ArrayRef<int> list) {
-    if (list.empty()) return 0;
+    if (list.empty())
+      return 0;
     int64_t unit = view.stride(list.back()), expected = unit;
     for (int leaf : llvm::reverse(list)) {
-      if (view.stride(leaf) != expected) return std::nullopt;
+      if (view.stride(leaf) != expected)
+        return std::nullopt;
       expected *= space.size(leaf);
     }
     return unit;
@@ -245,16 +211,19 @@ private:
 
   View *viewOf(Value v) {
     auto it = domain.views.find(v);
-    if (it != domain.views.end()) return &it->second;
+    if (it != domain.views.end())
+      return &it->second;
     Operation *def = v.getDefiningOp();
-    if (def && members.contains(def)) return nullptr;
+    if (def && members.contains(def))
+      return nullptr;
     domain.views[v] = rowMajor(v);
     domain.viewBase[v] = v;
     return &domain.views[v];
   }
 
   bool findViews(Operation *op) {
-    if (isSplat(op)) return true;
+    if (isSplat(op))
+      return true;
     if (isa<ReshapeOp, TransposeOp, BroadcastOp>(op)) {
       Value in = op->getOperand(0), out = op->getResult(0);
       if (View *view = viewOf(in)) {
@@ -267,7 +236,8 @@ private:
     }
     if (auto s = dyn_cast<SliceOp>(op)) {
       View *view = viewOf(s.getInput());
-      if (!view) return false;
+      if (!view)
+        return false;
       View in = *view, out;
       Value base = domain.viewBase[s.getInput()];
       out.offset = in.offset;
@@ -275,10 +245,12 @@ private:
       for (size_t d = 0; d < from.size(); ++d) {
         std::optional<int64_t> unit = dimStride(in, from[d]);
         if (tensorOf(s.getInput()).getDimSize(d) == tensorOf(s.getResult()).getDimSize(d)) {
-          for (int leaf : to[d]) out.strides.push_back({leaf, in.stride(leaf)});
+          for (int leaf : to[d])
+            out.strides.push_back({leaf, in.stride(leaf)});
           continue;
         }
-        if (!unit) return false;
+        if (!unit)
+          return false;
         out.offset += s.getStarts()[d] * *unit;
         int64_t stride = *unit * s.getStrides()[d];
         for (int leaf : llvm::reverse(to[d])) {
@@ -290,7 +262,8 @@ private:
       domain.viewBase[s.getResult()] = base;
       return true;
     }
-    for (Value v : op->getOperands()) viewOf(v);
+    for (Value v : op->getOperands())
+      viewOf(v);
     return true;
   }
 
@@ -298,7 +271,8 @@ private:
     for (Operation *op : ops)
       if (auto c = dyn_cast<ConcatOp>(op))
         for (Operation *user : c->getUsers())
-          if (members.contains(user)) return false;
+          if (members.contains(user))
+            return false;
     for (Value out : outputs) {
       View whole = rowMajor(out);
       auto &list = domain.stores[out];
@@ -309,14 +283,16 @@ private:
       }
       int64_t dim = c.getDim(), position = 0, unit = 1;
       auto shape = tensorOf(out).getShape();
-      for (size_t d = dim + 1; d < shape.size(); ++d) unit *= shape[d];
+      for (size_t d = dim + 1; d < shape.size(); ++d)
+        unit *= shape[d];
       for (Value part : c.getInputs()) {
         View view;
         view.offset = position * unit;
         position += tensorOf(part).getDimSize(dim);
         for (auto [d, leaves] : llvm::enumerate(dims[part])) {
           int64_t stride = 1;
-          for (size_t e = d + 1; e < shape.size(); ++e) stride *= shape[e];
+          for (size_t e = d + 1; e < shape.size(); ++e)
+            stride *= shape[e];
           for (int leaf : llvm::reverse(leaves)) {
             view.strides.push_back({leaf, stride});
             stride *= space.size(leaf);
@@ -344,19 +320,24 @@ private:
   void collectLoopLeaves() {
     auto add = [&](Value v) {
       relevant.insert(v);
-      for (int leaf : domain.leaves[v]) loop.insert(leaf);
+      for (int leaf : domain.leaves[v])
+        loop.insert(leaf);
     };
     for (Operation *op : ops) {
-      if (domain.views.contains(op->getNumResults() ? op->getResult(0) : Value()) || isSplat(op) || isa<ConcatOp, IotaOp>(op))
+      if (domain.views.contains(op->getNumResults() ? op->getResult(0) : Value()) || isSplat(op) ||
+          isa<ConcatOp, IotaOp>(op))
         continue;
       for (Value v : op->getOperands()) {
         Operation *def = v.getDefiningOp();
-        if (!(def && members.contains(def) && isSplat(def))) add(v);
+        if (!(def && members.contains(def) && isSplat(def)))
+          add(v);
       }
-      for (Value v : op->getResults()) add(v);
+      for (Value v : op->getResults())
+        add(v);
     }
     for (auto &[out, list] : domain.stores)
-      for (auto &store : list) add(store.value);
+      for (auto &store : list)
+        add(store.value);
   }
 
   // Merges neighbours (a, b) that stand together in every relevant tensor, view, reduction and iota.
@@ -366,16 +347,21 @@ private:
       changed = false;
       for (int a : SmallVector<int>(loop.begin(), loop.end())) {
         int b = follower(a);
-        if (b < 0 || !canMerge(a, b)) continue;
+        if (b < 0 || !canMerge(a, b))
+          continue;
         int64_t size = leafSize(a) * leafSize(b);
         auto drop = [&](SmallVectorImpl<int> &list) { llvm::erase(list, a); };
-        for (auto &[v, list] : domain.leaves) drop(list);
+        for (auto &[v, list] : domain.leaves)
+          drop(list);
         for (auto &[v, view] : domain.views)
           llvm::erase_if(view.strides, [&](auto &s) { return s.first == a; });
         for (auto &[v, list] : domain.stores)
-          for (auto &store : list) llvm::erase_if(store.view.strides, [&](auto &s) { return s.first == a; });
-        for (auto &[op, list] : domain.iotas) llvm::erase_if(list, [&](auto &s) { return s.first == a; });
-        for (auto &[op, list] : reduced) drop(list);
+          for (auto &store : list)
+            llvm::erase_if(store.view.strides, [&](auto &s) { return s.first == a; });
+        for (auto &[op, list] : domain.iotas)
+          llvm::erase_if(list, [&](auto &s) { return s.first == a; });
+        for (auto &[op, list] : reduced)
+          drop(list);
         merged[b] = size;
         loop.remove(a);
         changed = true;
@@ -393,7 +379,8 @@ private:
     for (Value v : relevant) {
       auto &list = domain.leaves[v];
       auto it = llvm::find(list, a);
-      if (it == list.end()) continue;
+      if (it == list.end())
+        continue;
       return std::next(it) == list.end() ? -1 : *std::next(it);
     }
     return -1;
@@ -403,8 +390,10 @@ private:
     for (Value v : relevant) {
       auto &list = domain.leaves[v];
       auto p = llvm::find(list, a), q = llvm::find(list, b);
-      if ((p == list.end()) != (q == list.end())) return false;
-      if (p != list.end() && std::next(p) != q) return false;
+      if ((p == list.end()) != (q == list.end()))
+        return false;
+      if (p != list.end() && std::next(p) != q)
+        return false;
       auto view = domain.views.find(v);
       if (view != domain.views.end() && p != list.end() &&
           view->second.stride(a) != view->second.stride(b) * leafSize(b))
@@ -412,29 +401,35 @@ private:
     }
     for (auto &[v, list] : domain.stores)
       for (auto &store : list)
-        if (store.view.stride(a) != store.view.stride(b) * leafSize(b)) return false;
+        if (store.view.stride(a) != store.view.stride(b) * leafSize(b))
+          return false;
     if (reduced.empty())
       for (Operation *op : ops)
         if (auto r = dyn_cast<ReduceOp>(op)) {
           auto &list = reduced[op];
-          for (int64_t d : r.getDims()) llvm::append_range(list, dims[r.getInput()][d]);
+          for (int64_t d : r.getDims())
+            llvm::append_range(list, dims[r.getInput()][d]);
         }
     for (auto &[op, list] : reduced)
-      if (llvm::is_contained(list, a) != llvm::is_contained(list, b)) return false;
+      if (llvm::is_contained(list, a) != llvm::is_contained(list, b))
+        return false;
     for (auto &[op, list] : domain.iotas) {
       auto has = [&](int leaf) { return llvm::any_of(list, [&](auto &s) { return s.first == leaf; }); };
-      if (has(a) != has(b)) return false;
+      if (has(a) != has(b))
+        return false;
     }
     return true;
   }
 
   SmallVector<int> reducedLeaves(ReduceOp r) {
     auto it = reduced.find(r);
-    if (it != reduced.end()) return it->second;
+    if (it != reduced.end())
+      return it->second;
     SmallVector<int> list;
     for (int64_t d : r.getDims())
       for (int leaf : dims[r.getInput()][d])
-        if (loop.contains(leaf)) list.push_back(leaf);
+        if (loop.contains(leaf))
+          list.push_back(leaf);
     return list;
   }
 
@@ -442,8 +437,8 @@ private:
     return llvm::any_of(v.getUsers(), [&](Operation *user) { return members.contains(user); });
   }
 
-  // A reduction of all there is, as the only row of its kernel: for small tensors whose result is used at once. Others are
-  // shared out, and end before their result is used.
+  // A reduction of all there is, as the only row of its kernel: for small tensors whose result is used at once. Others
+  // are shared out, and end before their result is used.
   bool isOneRow(ReduceOp r) {
     constexpr int64_t most = 8192;
     return tensorOf(r.getInput()).getNumElements() <= most && consumedInside(r.getResult());
@@ -453,30 +448,38 @@ private:
     for (Operation *op : ops)
       if (auto r = dyn_cast<ReduceOp>(op)) {
         SmallVector<int> list = reducedLeaves(r);
-        if (list.size() != 1) continue;
+        if (list.size() != 1)
+          continue;
         auto &in = domain.leaves[r.getInput()];
-        if (in.back() != list[0] || (in.size() == 1 && !isOneRow(r))) continue;
-        if (domain.inner >= 0 && domain.inner != list[0]) return fail(op, "two inner dimensions are reduced");
+        if (in.back() != list[0] || (in.size() == 1 && !isOneRow(r)))
+          continue;
+        if (domain.inner >= 0 && domain.inner != list[0])
+          return fail(op, "two inner dimensions are reduced");
         domain.inner = list[0];
       }
-    if (domain.inner >= 0 || loop.empty()) return true;
+    if (domain.inner >= 0 || loop.empty())
+      return true;
     // The last dimension of the largest tensor that is stored, else of the largest that is read.
     int64_t most = 0;
     auto consider = [&](Value v) {
       auto &list = domain.leaves[v];
-      if (list.empty() || tensorOf(v).getNumElements() <= most) return;
+      if (list.empty() || tensorOf(v).getNumElements() <= most)
+        return;
       most = tensorOf(v).getNumElements();
       domain.inner = list.back();
     };
     for (Value out : outputs)
-      for (auto &store : domain.stores[out]) consider(store.value);
+      for (auto &store : domain.stores[out])
+        consider(store.value);
     int chosen = domain.inner;
-    for (Value v : relevant) consider(v);
+    for (Value v : relevant)
+      consider(v);
     // A stored tensor that spans the loops decides; otherwise (only reductions are stored) the largest operand does.
     if (chosen >= 0)
       for (Value out : outputs)
         for (auto &store : domain.stores[out])
-          if (domain.leaves[store.value].size() == loop.size()) domain.inner = chosen;
+          if (domain.leaves[store.value].size() == loop.size())
+            domain.inner = chosen;
     return true;
   }
 
@@ -485,36 +488,48 @@ private:
     // Row-major order of the largest tensor, so that loops walk memory forward.
     Value widest;
     for (Value v : relevant)
-      if (!widest || domain.leaves[v].size() > domain.leaves[widest].size()) widest = v;
+      if (!widest || domain.leaves[v].size() > domain.leaves[widest].size())
+        widest = v;
     llvm::SmallSetVector<int, 8> order;
-    if (widest) order.insert(domain.leaves[widest].begin(), domain.leaves[widest].end());
+    if (widest)
+      order.insert(domain.leaves[widest].begin(), domain.leaves[widest].end());
     order.insert(loop.begin(), loop.end());
     for (int leaf : order)
-      if (leaf != domain.inner) outer.push_back(leaf);
+      if (leaf != domain.inner)
+        outer.push_back(leaf);
     auto sameSet = [](ArrayRef<int> a, ArrayRef<int> b) {
       return a.size() == b.size() && llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
     };
     for (Operation *op : ops) {
       auto r = dyn_cast<ReduceOp>(op);
-      if (!r) continue;
+      if (!r)
+        continue;
       SmallVector<int> list = reducedLeaves(r);
       auto &in = domain.leaves[r.getInput()];
       bool full = domain.isFull(r.getInput());
       bool spans = in.size() == loop.size();
       ReductionKind kind;
-      if (list.empty()) kind = ReductionKind::Row; // only sizes of 1: the value itself
+      if (list.empty())
+        kind = ReductionKind::Row; // only sizes of 1: the value itself
       else if (list.size() == 1 && list[0] == domain.inner && (in.size() > 1 || isOneRow(r)))
         kind = ReductionKind::Row;
-      else if (full && spans && list.size() == in.size()) kind = ReductionKind::Scalar;
-      else if (full && spans && sameSet(list, outer)) kind = ReductionKind::Column;
+      else if (full && spans && list.size() == in.size())
+        kind = ReductionKind::Scalar;
+      else if (full && spans && sameSet(list, outer))
+        kind = ReductionKind::Column;
       else if (full && spans && !llvm::is_contained(list, domain.inner)) {
-        if (!tail.empty() && !sameSet(tail, list)) return fail(op, "two sets of outer dimensions are reduced");
-        if (!r.getResult().getType().getElementType().isF32()) return fail(op, "not accumulated in f32");
+        if (!tail.empty() && !sameSet(tail, list))
+          return fail(op, "two sets of outer dimensions are reduced");
+        if (!r.getResult().getType().getElementType().isF32())
+          return fail(op, "not accumulated in f32");
         tail = list;
         kind = ReductionKind::OuterColumn;
-      } else if (!full && sameSet(in, outer) && list.size() == in.size()) kind = ReductionKind::RowScalar;
-      else return fail(op, "a reduction that the loop nest does not hold");
-      if (kind != ReductionKind::Row && consumedInside(r.getResult())) return fail(op, "its result is known only afterwards");
+      } else if (!full && sameSet(in, outer) && list.size() == in.size())
+        kind = ReductionKind::RowScalar;
+      else
+        return fail(op, "a reduction that the loop nest does not hold");
+      if (kind != ReductionKind::Row && consumedInside(r.getResult()))
+        return fail(op, "its result is known only afterwards");
       domain.reductions[op] = kind;
     }
     llvm::erase_if(outer, [&](int leaf) { return llvm::is_contained(tail, leaf); });
@@ -522,18 +537,24 @@ private:
     llvm::append_range(domain.outer, tail);
     domain.leafSize.clear();
     for (int leaf : loop) {
-      if (static_cast<size_t>(leaf) >= domain.leafSize.size()) domain.leafSize.resize(leaf + 1, 1);
+      if (static_cast<size_t>(leaf) >= domain.leafSize.size())
+        domain.leafSize.resize(leaf + 1, 1);
       domain.leafSize[leaf] = leafSize(leaf);
     }
-    for (int leaf : domain.outer) domain.rows *= leafSize(leaf);
-    for (int leaf : tail) domain.reducedRows *= leafSize(leaf);
+    for (int leaf : domain.outer)
+      domain.rows *= leafSize(leaf);
+    for (int leaf : tail)
+      domain.reducedRows *= leafSize(leaf);
 
     for (Operation *op : ops) {
       int stage = 0;
-      for (Value v : op->getOperands()) stage = std::max(stage, domain.stage.lookup(v));
+      for (Value v : op->getOperands())
+        stage = std::max(stage, domain.stage.lookup(v));
       auto it = domain.reductions.find(op);
-      if (it != domain.reductions.end() && it->second == ReductionKind::Row) ++stage;
-      for (Value v : op->getResults()) domain.stage[v] = stage;
+      if (it != domain.reductions.end() && it->second == ReductionKind::Row)
+        ++stage;
+      for (Value v : op->getResults())
+        domain.stage[v] = stage;
       domain.stages = std::max(domain.stages, stage + 1);
     }
     return true;
@@ -542,11 +563,12 @@ private:
   bool checkOutputs() {
     for (Value out : outputs)
       for (auto &store : domain.stores[out]) {
-        if (Operation *def = store.value.getDefiningOp(); def && domain.reductions.contains(def) &&
-                                                          domain.reductions[def] != ReductionKind::Row)
+        if (Operation *def = store.value.getDefiningOp();
+            def && domain.reductions.contains(def) && domain.reductions[def] != ReductionKind::Row)
           continue;
         size_t expected = domain.isFull(store.value) ? loop.size() : domain.outer.size();
-        if (domain.leaves[store.value].size() != expected) return fail(nullptr, "an output smaller than the loops");
+        if (domain.leaves[store.value].size() != expected)
+          return fail(nullptr, "an output smaller than the loops");
       }
     return true;
   }
@@ -564,11 +586,15 @@ private:
 
 } // namespace
 
-bool isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp>(op); }
+bool isView(Operation *op) {
+  return isa<ReshapeOp, TransposeOp, SliceOp>(op);
+}
 
 bool isFree(Operation *op) {
-  if (isView(op) || isa<BroadcastOp, IotaOp>(op) || isSplat(op)) return true;
-  if (auto ext = dyn_cast<arith::ExtFOp>(op)) return isa<RankedTensorType>(ext.getType());
+  if (isView(op) || isa<BroadcastOp, IotaOp>(op) || isSplat(op))
+    return true;
+  if (auto ext = dyn_cast<arith::ExtFOp>(op))
+    return isa<RankedTensorType>(ext.getType());
   return isPointwise(op) && tensorOf(op->getResult(0)).getNumElements() == 1;
 }
 
@@ -578,7 +604,8 @@ bool isFusible(Operation *op) {
 
 int64_t View::stride(int leaf) const {
   for (auto &[l, s] : strides)
-    if (l == leaf) return s;
+    if (l == leaf)
+      return s;
   return 0;
 }
 
@@ -600,24 +627,29 @@ int64_t ClusterDomain::chunks() const {
   bool rowReduction = llvm::any_of(reductions, [](auto &entry) { return entry.second == ReductionKind::Row; });
   int64_t most = hasPartials() ? partialChunks : plainChunks;
   int64_t units = rows / reducedRows;
-  if (outer.empty()) units = inner < 0 || rowReduction ? 1 : (leafSize[inner] + segment - 1) / segment;
+  if (outer.empty())
+    units = inner < 0 || rowReduction ? 1 : (leafSize[inner] + segment - 1) / segment;
   return std::max<int64_t>(1, std::min(units, most));
 }
 
 FailureOr<ClusterDomain> ClusterDomain::analyze(ArrayRef<Operation *> ops, ArrayRef<Value> outputs, std::string *why) {
   Analysis analysis(ops, outputs);
-  if (analysis.run()) return std::move(analysis.domain);
-  if (why) *why = analysis.why;
+  if (analysis.run())
+    return std::move(analysis.domain);
+  if (why)
+    *why = analysis.why;
   return failure();
 }
 
 FailureOr<ClusterDomain> ClusterDomain::analyze(ClusterOp cluster, std::string *why) {
   Block &body = cluster.getBody().front();
   SmallVector<Operation *> ops;
-  for (Operation &op : body.without_terminator()) ops.push_back(&op);
+  for (Operation &op : body.without_terminator())
+    ops.push_back(&op);
   SmallVector<Value> outputs;
   for (Value v : body.getTerminator()->getOperands())
-    if (!llvm::is_contained(outputs, v)) outputs.push_back(v);
+    if (!llvm::is_contained(outputs, v))
+      outputs.push_back(v);
   return analyze(ops, outputs, why);
 }
 

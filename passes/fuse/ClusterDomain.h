@@ -12,7 +12,8 @@ namespace msamp::fuse {
 
 // True for ops that a cluster may hold.
 bool isFusible(mlir::Operation *op);
-// True for ops without computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type, scalar math.
+// True for ops without computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type,
+// scalar math.
 bool isFree(mlir::Operation *op);
 // True for reshape, transpose and slice.
 bool isView(mlir::Operation *op);
@@ -36,19 +37,22 @@ enum class ReductionKind {
 // Leaves are the finest dimensions into which reshapes split the tensors' dimensions; sizes of 1 are dropped, leaves
 // that always stand together are merged. The loop nest is `outer` (in order), then `inner`, which is vectorised.
 struct ClusterDomain {
-  llvm::SmallVector<int64_t> leafSize;                      // by leaf
-  llvm::SmallVector<int> outer;                             // kept leaves, then those of OuterColumn reductions
-  int inner = -1;                                           // -1: every tensor is a scalar
-  int64_t rows = 1, reducedRows = 1;                        // product of outer; of its last part that OuterColumn sums over
+  llvm::SmallVector<int64_t> leafSize; // by leaf
+  llvm::SmallVector<int> outer;        // kept leaves, then those of OuterColumn reductions
+  int inner = -1;                      // -1: every tensor is a scalar
+  int64_t rows = 1, reducedRows = 1;   // product of outer; of its last part that OuterColumn sums over
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> leaves; // of each value, in row-major order
-  llvm::DenseMap<mlir::Value, View> views;                  // of values that are read from inputs without computation
-  llvm::DenseMap<mlir::Value, mlir::Value> viewBase;        // the input each view reads
-  llvm::DenseMap<mlir::Value, int> stage;                   // number of row reductions before a value is known
+  llvm::DenseMap<mlir::Value, View> views;                    // of values that are read from inputs without computation
+  llvm::DenseMap<mlir::Value, mlir::Value> viewBase;          // the input each view reads
+  llvm::DenseMap<mlir::Value, int> stage;                     // number of row reductions before a value is known
   llvm::DenseMap<mlir::Operation *, ReductionKind> reductions;
   // Index along the dimension of an iota: (leaf, multiplier).
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<std::pair<int, int64_t>>> iotas;
   // Where each output, or each part of an output that is a concat, is stored.
-  struct Store { mlir::Value value; View view; };
+  struct Store {
+    mlir::Value value;
+    View view;
+  };
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Store>> stores;
   int stages = 1;
 
@@ -57,8 +61,8 @@ struct ClusterDomain {
   int64_t chunks() const;
 
   // Analyses the ops (in order) as one cluster that stores `outputs`. On failure `why` says what does not fit.
-  static mlir::FailureOr<ClusterDomain> analyze(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Value> outputs,
-                                                std::string *why = nullptr);
+  static mlir::FailureOr<ClusterDomain> analyze(llvm::ArrayRef<mlir::Operation *> ops,
+                                                llvm::ArrayRef<mlir::Value> outputs, std::string *why = nullptr);
   static mlir::FailureOr<ClusterDomain> analyze(ClusterOp cluster, std::string *why = nullptr);
 };
 

@@ -39,19 +39,22 @@ public:
   Value select(Value c, Value x, Value y) { return arith::SelectOp::create(b, loc, c, x, y); }
   Value f32(Value x) {
     auto type = typeOf(x);
-    if (type.getElementType().isF32()) return x;
+    if (type.getElementType().isF32())
+      return x;
     return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), x);
   }
   Value to(Value x, Type type) {
     Type element = cast<RankedTensorType>(type).getElementType();
-    if (typeOf(x).getElementType() == element) return x;
+    if (typeOf(x).getElementType() == element)
+      return x;
     return arith::TruncFOp::create(b, loc, typeOf(x).clone(element), x);
   }
   Value reduce(ReduceKind kind, Value x, ArrayRef<int64_t> dims) {
     auto type = typeOf(x);
     SmallVector<int64_t> shape;
     for (int64_t d = 0; d < type.getRank(); ++d)
-      if (!llvm::is_contained(dims, d)) shape.push_back(type.getDimSize(d));
+      if (!llvm::is_contained(dims, d))
+        shape.push_back(type.getDimSize(d));
     return ReduceOp::create(b, loc, RankedTensorType::get(shape, type.getElementType()), kind, x, dims);
   }
   Value reduceLast(ReduceKind kind, Value x) { return reduce(kind, x, {typeOf(x).getRank() - 1}); }
@@ -61,14 +64,15 @@ public:
   // A value a row, repeated along the last dimension of `like`.
   Value acrossRow(Value x, Value like) {
     SmallVector<int64_t> dims(typeOf(x).getRank());
-    for (auto [i, d] : llvm::enumerate(dims)) d = i;
+    for (auto [i, d] : llvm::enumerate(dims))
+      d = i;
     return broadcast(x, typeOf(like).getShape(), dims);
   }
   // A value a column, repeated for all rows of `like`.
   Value downColumns(Value x, Value like) { return broadcast(x, typeOf(like).getShape(), {typeOf(like).getRank() - 1}); }
 
-  // The part of the last dimension from `start` on with `size` values; slices move to the source of widenings and broadcasts, so that they
-  // are parts of what is read, not of what is computed.
+  // The part of the last dimension from `start` on with `size` values; slices move to the source of widenings and
+  // broadcasts, so that they are parts of what is read, not of what is computed.
   Value sliceLast(Value x, int64_t start, int64_t size) {
     auto type = typeOf(x);
     if (auto ext = x.getDefiningOp<arith::ExtFOp>()) {
@@ -77,7 +81,8 @@ public:
     }
     SmallVector<int64_t> shape(type.getShape());
     shape.back() = size;
-    if (auto bc = x.getDefiningOp<BroadcastOp>(); bc && !bc.getDims().empty() && bc.getDims().back() == type.getRank() - 1) {
+    if (auto bc = x.getDefiningOp<BroadcastOp>();
+        bc && !bc.getDims().empty() && bc.getDims().back() == type.getRank() - 1) {
       Value part = sliceLast(bc.getInput(), start, size);
       return broadcast(part, shape, SmallVector<int64_t>(bc.getDims()));
     }
@@ -248,8 +253,10 @@ void expand(RotaryOp op, Emitter e) {
   // What only narrows the result narrows the halves instead, so that the concat is what is stored.
   Type stored = op.getY().getType();
   arith::TruncFOp narrowing;
-  if (op.getY().hasOneUse()) narrowing = dyn_cast<arith::TruncFOp>(*op.getY().getUsers().begin());
-  if (narrowing) stored = narrowing.getType();
+  if (op.getY().hasOneUse())
+    narrowing = dyn_cast<arith::TruncFOp>(*op.getY().getUsers().begin());
+  if (narrowing)
+    stored = narrowing.getType();
   y1 = e.to(y1, stored), y2 = e.to(y2, stored);
   SmallVector<Value> halves = {y1, y2};
   Value y = ConcatOp::create(e.b, e.loc, stored, halves, Emitter::typeOf(x).getRank() - 1);
@@ -280,7 +287,8 @@ void expand(CrossEntropyOp op, Emitter e) {
   Value picked = e.select(isLabel, x, zeros);
   Value pick = e.reduceLast(ReduceKind::Sum, picked);
   Value rowLoss = e.sub(lse, pick);
-  auto ignoreAttr = DenseElementsAttr::get(labelType, e.b.getIntegerAttr(labelType.getElementType(), op.getIgnoreIndex()));
+  auto ignoreAttr =
+      DenseElementsAttr::get(labelType, e.b.getIntegerAttr(labelType.getElementType(), op.getIgnoreIndex()));
   Value ignore = arith::ConstantOp::create(e.b, e.loc, ignoreAttr);
   Value isValid = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, op.getLabels(), ignore);
   Value none = e.constantLike(rowLoss, 0);
@@ -295,7 +303,8 @@ void expand(CrossEntropyOp op, Emitter e) {
   replace(op, {loss, lse, valid});
 }
 
-// A loop nest reduces its inner dimension, or outer ones, or all. Others are reduced in two steps: the trailing ones first.
+// A loop nest reduces its inner dimension, or outer ones, or all. Others are reduced in two steps: the trailing ones
+// first.
 void splitReduction(ReduceOp op, Emitter e) {
   auto type = Emitter::typeOf(op.getInput());
   auto dims = op.getDims();
@@ -303,7 +312,8 @@ void splitReduction(ReduceOp op, Emitter e) {
   while (trailing < static_cast<int64_t>(dims.size()) &&
          dims[dims.size() - 1 - trailing] == type.getRank() - 1 - trailing)
     ++trailing;
-  if (trailing == 0 || trailing == static_cast<int64_t>(dims.size())) return;
+  if (trailing == 0 || trailing == static_cast<int64_t>(dims.size()))
+    return;
   Value inner = e.reduce(op.getKind(), op.getInput(), dims.take_back(trailing));
   Value outer = e.reduce(op.getKind(), inner, dims.drop_back(trailing));
   replace(op, {outer});
@@ -317,7 +327,8 @@ struct ExpandNamedOps : impl::ExpandNamedOpsBase<ExpandNamedOps> {
       OpBuilder b(op);
       Emitter e(b, op->getLoc());
       llvm::TypeSwitch<Operation *>(op)
-          .Case<LayerNormOp, RmsNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, CrossEntropyOp>([&](auto named) { expand(named, e); })
+          .Case<LayerNormOp, RmsNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, CrossEntropyOp>(
+              [&](auto named) { expand(named, e); })
           .Case<ReduceOp>([&](ReduceOp reduce) { splitReduction(reduce, e); });
     }
     // Rotary last: it looks at what its operands and its only user have become.

@@ -1,5 +1,5 @@
-// Gathers ops into clusters, greedily in program order. ClusterDomain says what one loop nest can compute; a search over
-// the graph of clusters keeps it free of cycles.
+// Gathers ops into clusters, greedily in program order. ClusterDomain says what one loop nest can compute; a search
+// over the graph of clusters keeps it free of cycles.
 #include "passes/fuse/ClusterDomain.h"
 #include "passes/fuse/Passes.h"
 
@@ -23,10 +23,12 @@ public:
 
   LogicalResult run() {
     int position = 0;
-    for (Operation &op : func.front()) positions[&op] = position++;
+    for (Operation &op : func.front())
+      positions[&op] = position++;
     for (Operation &op : func.front()) {
       if (isCore(&op)) {
-        if (failed(place(&op))) return failure();
+        if (failed(place(&op)))
+          return failure();
       } else if (!isFree(&op)) {
         addNode(&op);
       }
@@ -41,36 +43,43 @@ private:
     bool alive = true;
   };
 
-  // `ids` are the nodes merged into this one, itself included; `before` all that it depends on; `direct` its predecessors.
+  // `ids` are the nodes merged into this one, itself included; `before` all that it depends on; `direct` its
+  // predecessors.
   struct Node {
     llvm::BitVector ids, before;
     llvm::SmallSetVector<int, 8> direct;
     int first = 0, mergedInto = -1, last = 0;
   };
 
-  // Core ops belong to one cluster. Free ops are cloned by the clusters that use them; they are core themselves only where something
-  // that is no cluster needs the values in memory.
+  // Core ops belong to one cluster. Free ops are cloned by the clusters that use them; they are core themselves only
+  // where something that is no cluster needs the values in memory.
   bool isCore(Operation *op) {
     auto it = coreCache.find(op);
-    if (it != coreCache.end()) return it->second;
+    if (it != coreCache.end())
+      return it->second;
     bool core = isFusible(op);
     if (core && isa<ConcatOp>(op))
       // Parts that libraries write go straight into the concat's memory; only computed parts make it a kernel's output.
       core = llvm::all_of(op->getOperandTypes(), [&](Type t) { return t == op->getOperandTypes().front(); }) &&
-             llvm::all_of(op->getOperands(), [&](Value v) { return v.getDefiningOp() && !isFree(v.getDefiningOp()) && isCore(v.getDefiningOp()); });
+             llvm::all_of(op->getOperands(), [&](Value v) {
+               return v.getDefiningOp() && !isFree(v.getDefiningOp()) && isCore(v.getDefiningOp());
+             });
     if (core && isFree(op)) {
       core = false;
       if (!isView(op))
-        for (Operation *user : op->getUsers()) core |= !isFusible(user) || (isView(user) && reachesMemory(user));
+        for (Operation *user : op->getUsers())
+          core |= !isFusible(user) || (isView(user) && reachesMemory(user));
       // Large constants and single values that a kernel would only copy stay where they are.
-      if (isa<arith::ConstantOp>(op)) core = false;
+      if (isa<arith::ConstantOp>(op))
+        core = false;
     }
     return coreCache[op] = core;
   }
 
   // Whether a chain of views ends in an op that is no cluster.
   bool reachesMemory(Operation *view) {
-    return llvm::any_of(view->getUsers(), [&](Operation *user) { return !isFusible(user) || (isView(user) && reachesMemory(user)); });
+    return llvm::any_of(view->getUsers(),
+                        [&](Operation *user) { return !isFusible(user) || (isView(user) && reachesMemory(user)); });
   }
 
   // The core ops with the free ops before them, in program order.
@@ -81,7 +90,8 @@ private:
       Operation *op = work.pop_back_val();
       for (Value v : op->getOperands()) {
         Operation *def = v.getDefiningOp();
-        if (!def || !isFree(def) || seen.contains(def)) continue;
+        if (!def || !isFree(def) || seen.contains(def))
+          continue;
         seen.insert(def);
         all.push_back(def);
         work.push_back(def);
@@ -97,22 +107,28 @@ private:
     SmallVector<Value> result;
     for (Operation *op : core)
       for (Value v : op->getResults())
-        if (usedOutside(v, inside)) result.push_back(v);
+        if (usedOutside(v, inside))
+          result.push_back(v);
     return result;
   }
 
   bool usedOutside(Value v, const llvm::SmallPtrSetImpl<Operation *> &inside) {
     return llvm::any_of(v.getUsers(), [&](Operation *user) {
-      if (inside.contains(user)) return false;
-      if (!isFree(user)) return true;
-      if (isCore(user)) return true;
-      if (isView(user) && reachesMemory(user)) return true;
+      if (inside.contains(user))
+        return false;
+      if (!isFree(user))
+        return true;
+      if (isCore(user))
+        return true;
+      if (isView(user) && reachesMemory(user))
+        return true;
       return llvm::any_of(user->getResults(), [&](Value r) { return usedOutside(r, inside); });
     });
   }
 
   // The op outside of `core` that defines an operand, through free ops.
-  void producers(ArrayRef<Operation *> core, llvm::SmallSetVector<Operation *, 16> &result, llvm::SmallSetVector<Value, 16> *inputs = nullptr) {
+  void producers(ArrayRef<Operation *> core, llvm::SmallSetVector<Operation *, 16> &result,
+                 llvm::SmallSetVector<Value, 16> *inputs = nullptr) {
     llvm::SmallPtrSet<Operation *, 32> inside(core.begin(), core.end());
     llvm::SmallPtrSet<Operation *, 32> seen;
     SmallVector<Operation *> work(core);
@@ -121,55 +137,69 @@ private:
       for (Value v : op->getOperands()) {
         Operation *def = v.getDefiningOp();
         if (!def) {
-          if (inputs) inputs->insert(v);
+          if (inputs)
+            inputs->insert(v);
           continue;
         }
-        if (inside.contains(def)) continue;
+        if (inside.contains(def))
+          continue;
         // A free op that is core elsewhere is still cloned here.
         if (isFree(def)) {
-          if (seen.insert(def).second) work.push_back(def);
+          if (seen.insert(def).second)
+            work.push_back(def);
           continue;
         }
-        if (inputs) inputs->insert(v);
+        if (inputs)
+          inputs->insert(v);
         result.insert(def);
       }
     }
   }
 
-  // The nodes of the graph are clusters and the ops that are in none. An op's direct predecessors, free ops looked through.
+  // The nodes of the graph are clusters and the ops that are in none. An op's direct predecessors, free ops looked
+  // through.
   void predecessors(Operation *op, llvm::SmallSetVector<int, 16> &result) {
     auto add = [&](Operation *def) {
-      if (auto it = nodeOf.find(def); it != nodeOf.end()) result.insert(it->second);
+      if (auto it = nodeOf.find(def); it != nodeOf.end())
+        result.insert(it->second);
     };
     if (isFusible(op)) {
       llvm::SmallSetVector<Operation *, 16> defs;
       producers(op, defs);
-      for (Operation *def : defs) add(def);
+      for (Operation *def : defs)
+        add(def);
       return;
     }
     for (Value v : op->getOperands()) {
       Operation *def = v.getDefiningOp();
-      while (def && isView(def) && !isCore(def)) def = def->getOperand(0).getDefiningOp();
-      if (def) add(def);
+      while (def && isView(def) && !isCore(def))
+        def = def->getOperand(0).getDefiningOp();
+      if (def)
+        add(def);
     }
   }
 
   // Whether merging these nodes, and `op` which is in none yet, lets a path leave them and come back.
   bool makesCycle(ArrayRef<int> group, Operation *op) {
     llvm::BitVector inside(nodes.empty() ? 0 : nodes.front().before.size());
-    for (int n : group) inside |= nodes[n].ids;
+    for (int n : group)
+      inside |= nodes[n].ids;
     llvm::SmallSetVector<int, 16> before;
-    if (op) predecessors(op, before);
-    for (int n : group) before.insert(nodes[n].direct.begin(), nodes[n].direct.end());
+    if (op)
+      predecessors(op, before);
+    for (int n : group)
+      before.insert(nodes[n].direct.begin(), nodes[n].direct.end());
     for (int p : before) {
       int n = find(p);
-      if (!llvm::is_contained(group, n) && nodes[n].before.anyCommon(inside)) return true;
+      if (!llvm::is_contained(group, n) && nodes[n].before.anyCommon(inside))
+        return true;
     }
     return false;
   }
 
   int find(int n) const {
-    while (nodes[n].mergedInto >= 0) n = nodes[n].mergedInto;
+    while (nodes[n].mergedInto >= 0)
+      n = nodes[n].mergedInto;
     return n;
   }
 
@@ -186,7 +216,8 @@ private:
     nodes[node].last = positions[op];
     nodes[node].direct.insert(before.begin(), before.end());
     for (int p : before)
-      if (int n = find(p); n != node) nodes[node].before |= nodes[n].before, nodes[node].before |= nodes[n].ids;
+      if (int n = find(p); n != node)
+        nodes[node].before |= nodes[n].before, nodes[node].before |= nodes[n].ids;
     propagate(node);
   }
 
@@ -205,7 +236,8 @@ private:
   void propagate(int changed) {
     nodes[changed].before.reset(nodes[changed].ids);
     for (int n = 0, e = nodes.size(); n < e; ++n)
-      if (n != changed && nodes[n].mergedInto < 0 && nodes[n].last > nodes[changed].first && nodes[n].before.anyCommon(nodes[changed].ids)) {
+      if (n != changed && nodes[n].mergedInto < 0 && nodes[n].last > nodes[changed].first &&
+          nodes[n].before.anyCommon(nodes[changed].ids)) {
         nodes[n].before |= nodes[changed].before;
         nodes[n].before |= nodes[changed].ids;
       }
@@ -218,11 +250,14 @@ private:
   }
 
   bool fits(ArrayRef<Operation *> core, ArrayRef<int> group, Operation *op) {
-    if (core.size() > maxOps || spansSides(core)) return false;
-    if (makesCycle(group, op)) return false;
+    if (core.size() > maxOps || spansSides(core))
+      return false;
+    if (makesCycle(group, op))
+      return false;
     SmallVector<Operation *> all = closure(core);
     SmallVector<Value> out = outputs(core, all);
-    if (failed(ClusterDomain::analyze(all, out))) return false;
+    if (failed(ClusterDomain::analyze(all, out)))
+      return false;
     return true;
   }
 
@@ -239,21 +274,28 @@ private:
     producers(alone, defs, &inputs);
     llvm::SmallSetVector<int, 8> candidates;
     for (Operation *def : defs)
-      if (auto it = clusterOf.find(def); it != clusterOf.end()) candidates.insert(it->second);
+      if (auto it = clusterOf.find(def); it != clusterOf.end())
+        candidates.insert(it->second);
     for (Value v : inputs) {
-      if (cast<RankedTensorType>(v.getType()).getNumElements() < 1024) continue;
+      if (cast<RankedTensorType>(v.getType()).getNumElements() < 1024)
+        continue;
       for (int reader : llvm::reverse(readers[v]))
-        if (clusters[reader].alive) candidates.insert(reader);
+        if (clusters[reader].alive)
+          candidates.insert(reader);
     }
     int home = -1;
     for (int candidate : candidates) {
       SmallVector<Operation *> merged(clusters[candidate].core);
-      if (home < 0) merged.push_back(op);
-      else llvm::append_range(merged, clusters[home].core);
+      if (home < 0)
+        merged.push_back(op);
+      else
+        llvm::append_range(merged, clusters[home].core);
       llvm::sort(merged, [&](Operation *a, Operation *b) { return positions[a] < positions[b]; });
       SmallVector<int> group = {find(clusters[candidate].node)};
-      if (home >= 0) group.push_back(find(clusters[home].node));
-      if (!fits(merged, group, home < 0 ? op : nullptr)) continue;
+      if (home >= 0)
+        group.push_back(find(clusters[home].node));
+      if (!fits(merged, group, home < 0 ? op : nullptr))
+        continue;
       if (home < 0) {
         home = candidate;
         clusterOf[op] = home;
@@ -261,10 +303,12 @@ private:
       } else {
         clusters[candidate].alive = false;
         mergeNodes(group[1], group[0]);
-        for (Operation *member : clusters[candidate].core) clusterOf[member] = home;
+        for (Operation *member : clusters[candidate].core)
+          clusterOf[member] = home;
         for (auto &[v, list] : readers)
           for (int &reader : list)
-            if (reader == candidate) reader = home;
+            if (reader == candidate)
+              reader = home;
       }
       clusters[home].core = merged;
     }
@@ -275,7 +319,8 @@ private:
       clusterOf[op] = home;
     }
     for (Value v : inputs)
-      if (auto &list = readers[v]; !llvm::is_contained(list, home)) list.push_back(home);
+      if (auto &list = readers[v]; !llvm::is_contained(list, home))
+        list.push_back(home);
     return success();
   }
 
@@ -294,7 +339,8 @@ private:
     for (Operation &op : block) {
       if (auto it = clusterOf.find(&op); it != clusterOf.end()) {
         auto [slot, isNew] = nodeOfCluster.try_emplace(it->second, nodes.size());
-        if (isNew) nodes.push_back({clusters[it->second].core, nullptr, positions[&op], 0, {}});
+        if (isNew)
+          nodes.push_back({clusters[it->second].core, nullptr, positions[&op], 0, {}});
         nodeOf[&op] = slot->second;
         continue;
       }
@@ -306,29 +352,35 @@ private:
       llvm::SmallSetVector<int, 16> before;
       if (nodes[n].op) {
         for (Value v : nodes[n].op->getOperands())
-          if (Operation *def = v.getDefiningOp()) before.insert(nodeOf[def]);
+          if (Operation *def = v.getDefiningOp())
+            before.insert(nodeOf[def]);
         // Ops with effects and the return keep their order among themselves.
         if (!isMemoryEffectFree(nodes[n].op)) {
-          if (previousEffect >= 0) before.insert(previousEffect);
+          if (previousEffect >= 0)
+            before.insert(previousEffect);
           previousEffect = n;
         }
       } else {
         llvm::SmallSetVector<Operation *, 16> defs;
         producers(nodes[n].core, defs);
-        for (Operation *def : defs) before.insert(nodeOf[def]);
+        for (Operation *def : defs)
+          before.insert(nodeOf[def]);
         // Free ops of the closure are cloned, but their own sources that are symbols or arguments come as operands.
         for (Operation *op : closure(nodes[n].core))
           for (Value v : op->getOperands())
-            if (Operation *def = v.getDefiningOp(); def && !isFree(def) && nodeOf[def] != n) before.insert(nodeOf[def]);
+            if (Operation *def = v.getDefiningOp(); def && !isFree(def) && nodeOf[def] != n)
+              before.insert(nodeOf[def]);
       }
       before.remove(n);
       nodes[n].waiting = before.size();
-      for (int b : before) nodes[b].users.push_back(n);
+      for (int b : before)
+        nodes[b].users.push_back(n);
     }
     using Entry = std::pair<int, int>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
     for (int n = 0, e = nodes.size(); n < e; ++n)
-      if (nodes[n].waiting == 0) ready.push({nodes[n].key, n});
+      if (nodes[n].waiting == 0)
+        ready.push({nodes[n].key, n});
     OpBuilder b(func.getContext());
     Operation *terminator = block.getTerminator();
     SmallVector<Operation *> dead;
@@ -338,23 +390,29 @@ private:
       ready.pop();
       ++count;
       if (nodes[n].op) {
-        if (nodes[n].op != terminator) nodes[n].op->moveBefore(terminator);
+        if (nodes[n].op != terminator)
+          nodes[n].op->moveBefore(terminator);
       } else {
         b.setInsertionPoint(terminator);
         emitCluster(b, nodes[n].core);
         llvm::append_range(dead, nodes[n].core);
       }
       for (int user : nodes[n].users)
-        if (--nodes[user].waiting == 0) ready.push({nodes[user].key, user});
+        if (--nodes[user].waiting == 0)
+          ready.push({nodes[user].key, user});
     }
-    if (count != nodes.size()) return func.emitError("clusters depend on each other in a cycle");
+    if (count != nodes.size())
+      return func.emitError("clusters depend on each other in a cycle");
     // The members go, and then what was cloned everywhere and has no use left.
     llvm::SmallPtrSet<Operation *, 32> members(dead.begin(), dead.end());
-    for (Operation *op : dead) op->dropAllReferences();
+    for (Operation *op : dead)
+      op->dropAllReferences();
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (!members.contains(&op) && op.use_empty() && isMemoryEffectFree(&op) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+      if (!members.contains(&op) && op.use_empty() && isMemoryEffectFree(&op) && !op.hasTrait<OpTrait::IsTerminator>())
+        op.erase();
     for (Operation *op : dead) {
-      if (!op->use_empty()) return op->emitOpError("of a cluster is still used outside of it");
+      if (!op->use_empty())
+        return op->emitOpError("of a cluster is still used outside of it");
       op->erase();
     }
     return success();
@@ -367,23 +425,27 @@ private:
     llvm::SmallSetVector<Value, 16> inputs;
     for (Operation *op : all)
       for (Value v : op->getOperands())
-        if (Operation *def = v.getDefiningOp(); !def || !inside.contains(def)) inputs.insert(v);
+        if (Operation *def = v.getDefiningOp(); !def || !inside.contains(def))
+          inputs.insert(v);
     SmallVector<Location> locs;
-    for (Operation *op : core) locs.push_back(op->getLoc());
+    for (Operation *op : core)
+      locs.push_back(op->getLoc());
     Location loc = b.getFusedLoc(locs);
     auto cluster = ClusterOp::create(b, loc, TypeRange(ValueRange(out)), inputs.getArrayRef());
     Block &body = cluster.getBody().emplaceBlock();
     IRMapping map;
-    for (Value v : inputs) map.map(v, body.addArgument(v.getType(), loc));
+    for (Value v : inputs)
+      map.map(v, body.addArgument(v.getType(), loc));
     OpBuilder inner = OpBuilder::atBlockEnd(&body);
-    for (Operation *op : all) inner.clone(*op, map);
+    for (Operation *op : all)
+      inner.clone(*op, map);
     SmallVector<Value> yielded;
-    for (Value v : out) yielded.push_back(map.lookup(v));
+    for (Value v : out)
+      yielded.push_back(map.lookup(v));
     YieldOp::create(inner, loc, yielded);
     // Later nodes read the results; members of this cluster are erased at the end.
-    for (auto [v, r] : llvm::zip(out, cluster.getResults())) v.replaceUsesWithIf(r, [&](OpOperand &use) {
-      return !llvm::is_contained(core, use.getOwner());
-    });
+    for (auto [v, r] : llvm::zip(out, cluster.getResults()))
+      v.replaceUsesWithIf(r, [&](OpOperand &use) { return !llvm::is_contained(core, use.getOwner()); });
   }
 
   func::FuncOp func;
@@ -399,7 +461,8 @@ struct FormClusters : impl::FormClustersBase<FormClusters> {
   using Base::Base;
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(Clustering(func, maxOps).run())) return signalPassFailure();
+      if (!func.isExternal() && failed(Clustering(func, maxOps).run()))
+        return signalPassFailure();
   }
 };
 

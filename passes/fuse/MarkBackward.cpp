@@ -11,10 +11,12 @@ namespace {
 bool isOfBackward(Location loc) {
   if (auto fused = dyn_cast<FusedLoc>(loc)) {
     auto origin = dyn_cast_or_null<StringAttr>(fused.getMetadata());
-    if (origin && (origin == "autodiff" || origin == "recompute")) return true;
+    if (origin && (origin == "autodiff" || origin == "recompute"))
+      return true;
     return llvm::any_of(fused.getLocations(), isOfBackward);
   }
-  if (auto name = dyn_cast<NameLoc>(loc)) return isOfBackward(name.getChildLoc());
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return isOfBackward(name.getChildLoc());
   return false;
 }
 
@@ -24,7 +26,8 @@ struct MarkBackward : impl::MarkBackwardBase<MarkBackward> {
     auto mark = UnitAttr::get(&getContext());
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](Operation *op) {
-        if (op != func && !op->hasTrait<OpTrait::ConstantLike>() && isOfBackward(op->getLoc())) op->setAttr("msamp.backward", mark);
+        if (op != func && !op->hasTrait<OpTrait::ConstantLike>() && isOfBackward(op->getLoc()))
+          op->setAttr("msamp.backward", mark);
       });
   }
 };

@@ -1,4 +1,5 @@
-// Compares the FP8 conversions of generated kernels with the definition in the unit tests for all 2^32 floats; takes minutes.
+// Compares the FP8 conversions of generated kernels with the definition in the unit tests for all 2^32 floats; takes
+// minutes.
 #include "tests/unit/codegen/Library.h"
 #include "tests/unit/runtime/Fp8Reference.h"
 
@@ -20,9 +21,11 @@ int main() {
     kernels.encode(values.data(), a.data(), b.data());
     for (uint64_t i = 0; i < count; ++i) {
       bool good = a[i] == e4m3().encode(values[i]) && b[i] == e5m2().encode(values[i]);
-      if (!good && wrong++ < 10) std::printf("bits %08llx become %02x and %02x\n", static_cast<unsigned long long>(start + i), a[i], b[i]);
+      if (!good && wrong++ < 10)
+        std::printf("bits %08llx become %02x and %02x\n", static_cast<unsigned long long>(start + i), a[i], b[i]);
     }
-    if (start % (uint64_t{1} << 28) == 0) std::fprintf(stderr, "%3.0f %%\n", 100.0 * static_cast<double>(start) / 4294967296.0);
+    if (start % (uint64_t{1} << 28) == 0)
+      std::fprintf(stderr, "%3.0f %%\n", 100.0 * static_cast<double>(start) / 4294967296.0);
   }
   std::printf("2^32 floats to E4M3 and E5M2, %llu wrong\n", static_cast<unsigned long long>(wrong));
   return wrong != 0;

@@ -1,5 +1,5 @@
-// Evaluates Msamp, arith and math ops on small tensors, one element at a time in double precision (rounded to FP32 after each op), as an
-// independent reference for generated kernels.
+// Evaluates Msamp, arith and math ops on small tensors, one element at a time in double precision (rounded to FP32
+// after each op), as an independent reference for generated kernels.
 #ifndef MSAMP_TESTS_UNIT_CODEGEN_INTERPRETER_H
 #define MSAMP_TESTS_UNIT_CODEGEN_INTERPRETER_H
 

@@ -1,4 +1,5 @@
-// Generated kernels against the interpreter: a function is fused into clusters, compiled and run, and compared element by element.
+// Generated kernels against the interpreter: a function is fused into clusters, compiled and run, and compared element
+// by element.
 #include "codegen/cpu/CpuKernels.h"
 #include "passes/Pipeline.h"
 #include "passes/fuse/Passes.h"
@@ -20,28 +21,46 @@ using namespace mlir;
 namespace msamp::test {
 namespace {
 
-int64_t bytesOf(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
+int64_t bytesOf(Type element) {
+  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
+}
 
 // A value of a storage type from and to memory.
 void put(char *at, Type element, double v) {
   float f = static_cast<float>(v);
-  if (element.isF32()) std::memcpy(at, &f, 4);
-  else if (element.isBF16()) std::memcpy(at, reinterpret_cast<char *>(&f) + 2, 2);
-  else if (element.isInteger(64)) { int64_t i = static_cast<int64_t>(v); std::memcpy(at, &i, 8); }
-  else FAIL() << "no way to write this type";
+  if (element.isF32())
+    std::memcpy(at, &f, 4);
+  else if (element.isBF16())
+    std::memcpy(at, reinterpret_cast<char *>(&f) + 2, 2);
+  else if (element.isInteger(64)) {
+    int64_t i = static_cast<int64_t>(v);
+    std::memcpy(at, &i, 8);
+  } else
+    FAIL() << "no way to write this type";
 }
 double take(const char *at, Type element) {
   float f = 0;
-  if (element.isF32()) { std::memcpy(&f, at, 4); return f; }
-  if (element.isBF16()) { std::memcpy(reinterpret_cast<char *>(&f) + 2, at, 2); return f; }
-  if (element.isInteger(64)) { int64_t i; std::memcpy(&i, at, 8); return static_cast<double>(i); }
+  if (element.isF32()) {
+    std::memcpy(&f, at, 4);
+    return f;
+  }
+  if (element.isBF16()) {
+    std::memcpy(reinterpret_cast<char *>(&f) + 2, at, 2);
+    return f;
+  }
+  if (element.isInteger(64)) {
+    int64_t i;
+    std::memcpy(&i, at, 8);
+    return static_cast<double>(i);
+  }
   unsigned char c = *at;
   bool e4m3 = isa<Float8E4M3FNType>(element);
   int exponentBits = e4m3 ? 4 : 5, mantissaBits = 7 - exponentBits, bias = e4m3 ? 7 : 15;
   int exponent = (c & 0x7F) >> mantissaBits, mantissa = c & ((1 << mantissaBits) - 1);
   double value = exponent ? std::ldexp(1 + std::ldexp(mantissa, -mantissaBits), exponent - bias)
                           : std::ldexp(mantissa, 1 - bias - mantissaBits);
-  if ((c & 0x7F) == 0x7F) value = NAN;
+  if ((c & 0x7F) == 0x7F)
+    value = NAN;
   return c & 0x80 ? -value : value;
 }
 
@@ -65,7 +84,8 @@ protected:
     Outcome result;
     OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(source, &context);
     EXPECT_TRUE(module);
-    if (!module) return result;
+    if (!module)
+      return result;
     PassManager expand(&context), form(&context);
     expand.addPass(fuse::createExpandNamedOps());
     EXPECT_TRUE(succeeded(expand.run(*module)));
@@ -86,7 +106,9 @@ protected:
       auto &bytes = make(arg);
       int64_t size = bytesOf(type.getElementType());
       for (int64_t i = 0; i < t.size(); ++i) {
-        double v = type.getElementType().isInteger(64) ? static_cast<double>(random() % 24) - (random() % 5 == 0 ? 124 : 0) : normal(random);
+        double v = type.getElementType().isInteger(64)
+                       ? static_cast<double>(random() % 24) - (random() % 5 == 0 ? 124 : 0)
+                       : normal(random);
         put(bytes.data() + i * size, type.getElementType(), v);
         t.data[i] = take(bytes.data() + i * size, type.getElementType());
       }
@@ -104,35 +126,44 @@ protected:
       clusters.push_back({cluster, symbol});
     }
     result.clusters = clusters.size();
-    std::string path = ::testing::TempDir() + "/msamp-kernels-" + std::to_string(getpid()) + "-" + std::to_string(++libraries) + ".so";
+    std::string path =
+        ::testing::TempDir() + "/msamp-kernels-" + std::to_string(getpid()) + "-" + std::to_string(++libraries) + ".so";
     EXPECT_TRUE(succeeded(kernels.writeLibrary(path)));
     void *library = dlopen(path.c_str(), RTLD_NOW);
     EXPECT_TRUE(library) << dlerror();
     unlink(path.c_str());
-    if (!library) return result;
+    if (!library)
+      return result;
     auto find = [&](Value v) { // views of row-major memory
-      while (auto reshape = v.getDefiningOp<ReshapeOp>()) v = reshape.getInput();
+      while (auto reshape = v.getDefiningOp<ReshapeOp>())
+        v = reshape.getInput();
       return memory.at(v.getAsOpaquePointer()).data();
     };
     for (auto &[cluster, symbol] : clusters) {
       codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
       std::vector<void *> args;
-      for (Value v : cluster.getInputs()) args.push_back(find(v));
-      for (Value v : cluster.getResults()) args.push_back(make(v).data());
+      for (Value v : cluster.getInputs())
+        args.push_back(find(v));
+      for (Value v : cluster.getResults())
+        args.push_back(make(v).data());
       std::vector<char> workspace(shape.workspaceBytes);
-      if (shape.workspaceBytes) args.push_back(workspace.data());
+      if (shape.workspaceBytes)
+        args.push_back(workspace.data());
       auto f = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(library, symbol.c_str()));
       EXPECT_TRUE(f);
-      if (!f) return result;
+      if (!f)
+        return result;
       f(args.data(), shape.chunks / 2, shape.chunks); // chunks in any order
       f(args.data(), 0, shape.chunks / 2);
-      if (shape.finish) reinterpret_cast<void (*)(void *const *)>(dlsym(library, (symbol + "_finish").c_str()))(args.data());
+      if (shape.finish)
+        reinterpret_cast<void (*)(void *const *)>(dlsym(library, (symbol + "_finish").c_str()))(args.data());
     }
     for (Value v : func.front().getTerminator()->getOperands()) {
       auto type = cast<RankedTensorType>(v.getType());
       const char *bytes = find(v);
       Tensor t{std::vector<int64_t>(type.getShape()), std::vector<double>(type.getNumElements())};
-      for (int64_t i = 0; i < t.size(); ++i) t.data[i] = take(bytes + i * bytesOf(type.getElementType()), type.getElementType());
+      for (int64_t i = 0; i < t.size(); ++i)
+        t.data[i] = take(bytes + i * bytesOf(type.getElementType()), type.getElementType());
       result.actual.push_back(std::move(t));
       result.types.push_back(type.getElementType());
     }
@@ -155,7 +186,8 @@ protected:
   }
   void expectEqual(const Outcome &r) {
     for (size_t k = 0; k < r.expected.size(); ++k)
-      for (int64_t i = 0; i < r.expected[k].size(); ++i) ASSERT_EQ(r.actual[k].data[i], r.expected[k].data[i]) << "result " << k << " element " << i;
+      for (int64_t i = 0; i < r.expected[k].size(); ++i)
+        ASSERT_EQ(r.actual[k].data[i], r.expected[k].data[i]) << "result " << k << " element " << i;
   }
 
   MLIRContext context;
@@ -174,12 +206,14 @@ TEST_F(Kernels, PointwiseOnOddSizes) {
 
 TEST_F(Kernels, BiasGeluQuantiseAmaxInOnePass) {
   for (const char *form : {"{tanh}", ""}) {
-    std::string source = R"(func.func @f(%x: tensor<37x50xbf16>, %bias: tensor<50xbf16>, %s: tensor<f32>) -> (tensor<37x50xf8E4M3FN>, tensor<f32>) {
+    std::string source =
+        R"(func.func @f(%x: tensor<37x50xbf16>, %bias: tensor<50xbf16>, %s: tensor<f32>) -> (tensor<37x50xf8E4M3FN>, tensor<f32>) {
       %xf = arith.extf %x : tensor<37x50xbf16> to tensor<37x50xf32>
       %bf = arith.extf %bias : tensor<50xbf16> to tensor<50xf32>
       %bb = msamp.broadcast %bf dims = [1] : tensor<50xf32> -> tensor<37x50xf32>
       %h = arith.addf %xf, %bb : tensor<37x50xf32>
-      %g = msamp.gelu %h )" + std::string(form) + R"( : tensor<37x50xf32> -> tensor<37x50xf32>
+      %g = msamp.gelu %h )" +
+        std::string(form) + R"( : tensor<37x50xf32> -> tensor<37x50xf32>
       %q = msamp.quantize %g, %s : tensor<37x50xf32>, tensor<f32> -> tensor<37x50xf8E4M3FN>
       %a = math.absf %g : tensor<37x50xf32>
       %m = msamp.reduce max %a dims = [0, 1] : tensor<37x50xf32> -> tensor<f32>
@@ -193,10 +227,15 @@ TEST_F(Kernels, BiasGeluQuantiseAmaxInOnePass) {
 
 TEST_F(Kernels, LayerNormWithStatistics) {
   for (const char *width : {"5", "16", "128", "131"}) {
-    std::string d = width, source = "func.func @f(%x: tensor<2x9x" + d + "xf32>, %g: tensor<" + d + "xf32>, %b: tensor<" + d + "xf32>) -> (tensor<2x9x" + d +
-        "xf32>, tensor<2x9xf32>, tensor<2x9xf32>) {\n %y, %m, %r = msamp.layer_norm %x scale %g : tensor<" + d + "xf32> shift %b : tensor<" + d +
-        "xf32> {eps = 1.0e-5} : tensor<2x9x" + d + "xf32> -> tensor<2x9x" + d + "xf32>, tensor<2x9xf32>, tensor<2x9xf32>\n return %y, %m, %r : tensor<2x9x" + d +
-        "xf32>, tensor<2x9xf32>, tensor<2x9xf32> }";
+    std::string d = width,
+                source =
+                    "func.func @f(%x: tensor<2x9x" + d + "xf32>, %g: tensor<" + d + "xf32>, %b: tensor<" + d +
+                    "xf32>) -> (tensor<2x9x" + d +
+                    "xf32>, tensor<2x9xf32>, tensor<2x9xf32>) {\n %y, %m, %r = msamp.layer_norm %x scale %g : tensor<" +
+                    d + "xf32> shift %b : tensor<" + d + "xf32> {eps = 1.0e-5} : tensor<2x9x" + d +
+                    "xf32> -> tensor<2x9x" + d +
+                    "xf32>, tensor<2x9xf32>, tensor<2x9xf32>\n return %y, %m, %r : tensor<2x9x" + d +
+                    "xf32>, tensor<2x9xf32>, tensor<2x9xf32> }";
     Outcome r = run(source.c_str());
     EXPECT_EQ(r.clusters, 1u);
     expectClose(r, 1e-5);
@@ -206,20 +245,24 @@ TEST_F(Kernels, LayerNormWithStatistics) {
 TEST_F(Kernels, SoftmaxKeepsExponentialsInScratch) {
   Outcome r = run(R"(func.func @f(%x: tensor<4x3x45xf32>) -> tensor<4x3x45xf32> {
     %y = msamp.softmax %x : tensor<4x3x45xf32> -> tensor<4x3x45xf32>
-    return %y : tensor<4x3x45xf32> })", 5);
+    return %y : tensor<4x3x45xf32> })",
+                  5);
   EXPECT_EQ(r.clusters, 1u);
   expectClose(r, 1e-5);
 }
 
 TEST_F(Kernels, CrossEntropyIgnoresLabels) {
-  Outcome r = run(R"(func.func @f(%x: tensor<33x24xf32>, %l: tensor<33xi64>) -> (tensor<f32>, tensor<33xf32>, tensor<f32>) {
+  Outcome r =
+      run(R"(func.func @f(%x: tensor<33x24xf32>, %l: tensor<33xi64>) -> (tensor<f32>, tensor<33xf32>, tensor<f32>) {
     %loss, %lse, %valid = msamp.cross_entropy %x, %l {ignore_index = -100 : i64} : tensor<33x24xf32>, tensor<33xi64> -> tensor<f32>, tensor<33xf32>, tensor<f32>
-    return %loss, %lse, %valid : tensor<f32>, tensor<33xf32>, tensor<f32> })", 3);
+    return %loss, %lse, %valid : tensor<f32>, tensor<33xf32>, tensor<f32> })",
+          3);
   expectClose(r, 1e-5);
 }
 
 TEST_F(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
-  Outcome r = run(R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {
+  Outcome r = run(
+      R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {
     %x = arith.extf %dy : tensor<70x48xbf16> to tensor<70x48xf32>
     %sum = msamp.reduce sum %x dims = [0] : tensor<70x48xf32> -> tensor<48xf32>
     %q = msamp.quantize %x, %s : tensor<70x48xf32>, tensor<f32> -> tensor<70x48xf8E5M2>
@@ -243,14 +286,16 @@ TEST_F(Kernels, RowScalesAndQuantiseInOnePass) {
 
 TEST_F(Kernels, ScaleOfEveryBinade) {
   for (const char *format : {"f8E4M3FN", "f8E5M2", "f16"}) {
-    std::string source = "func.func @f(%x: tensor<512xf32>) -> tensor<512xf32> {\n %a = math.absf %x : tensor<512xf32>\n %e = math.exp %a : tensor<512xf32>\n %s = msamp.scale_of %e " +
+    std::string source = "func.func @f(%x: tensor<512xf32>) -> tensor<512xf32> {\n %a = math.absf %x : "
+                         "tensor<512xf32>\n %e = math.exp %a : tensor<512xf32>\n %s = msamp.scale_of %e " +
                          std::string(format) + " : tensor<512xf32> -> tensor<512xf32>\n return %s : tensor<512xf32> }";
     expectEqual(run(source.c_str(), 20));
   }
 }
 
 TEST_F(Kernels, RotaryOfAViewOfQkv) {
-  Outcome r = run(R"(func.func @f(%qkv: tensor<10x96xbf16>, %cos: tensor<5x16xf32>, %sin: tensor<5x16xf32>) -> tensor<2x5x2x16xbf16> {
+  Outcome r = run(
+      R"(func.func @f(%qkv: tensor<10x96xbf16>, %cos: tensor<5x16xf32>, %sin: tensor<5x16xf32>) -> tensor<2x5x2x16xbf16> {
     %r = msamp.reshape %qkv : tensor<10x96xbf16> -> tensor<2x5x3x2x16xbf16>
     %s = msamp.slice %r starts = [0, 0, 1, 0, 0] strides = [1, 1, 1, 1, 1] : tensor<2x5x3x2x16xbf16> -> tensor<2x5x1x2x16xbf16>
     %k = msamp.reshape %s : tensor<2x5x1x2x16xbf16> -> tensor<2x5x2x16xbf16>
@@ -295,7 +340,8 @@ TEST_F(Kernels, TransposedReadsAndBroadcastAlongRows) {
 
 TEST_F(Kernels, NormBackwardInOneKernel) {
   // dx of a layer norm, its scale's gradient and its shift's, from dy, x and the statistics.
-  Outcome r = run(R"(func.func @f(%dy: tensor<40x64xf32>, %x: tensor<40x64xf32>, %g: tensor<64xf32>, %mean: tensor<40xf32>, %rstd: tensor<40xf32>)
+  Outcome r = run(
+      R"(func.func @f(%dy: tensor<40x64xf32>, %x: tensor<40x64xf32>, %g: tensor<64xf32>, %mean: tensor<40xf32>, %rstd: tensor<40xf32>)
       -> (tensor<40x64xf32>, tensor<64xf32>, tensor<64xf32>) {
     %mb = msamp.broadcast %mean dims = [0] : tensor<40xf32> -> tensor<40x64xf32>
     %rb = msamp.broadcast %rstd dims = [0] : tensor<40xf32> -> tensor<40x64xf32>

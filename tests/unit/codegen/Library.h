@@ -25,15 +25,18 @@ public:
     std::string path = "/tmp/msamp-kernels-XXXXXX";
     close(mkstemp(path.data()));
     bool written = mlir::succeeded(kernels.writeLibrary(path));
-    if (written) handle = dlopen(path.c_str(), RTLD_NOW);
+    if (written)
+      handle = dlopen(path.c_str(), RTLD_NOW);
     unlink(path.c_str());
-    if (!handle) throw std::runtime_error(written ? dlerror() : "the kernels do not compile");
+    if (!handle)
+      throw std::runtime_error(written ? dlerror() : "the kernels do not compile");
   }
   ~Library() { dlclose(handle); }
   Library(const Library &) = delete;
   Chunks kernel(const std::string &symbol) const {
     void *address = dlsym(handle, symbol.c_str());
-    if (!address) throw std::runtime_error("no kernel " + symbol);
+    if (!address)
+      throw std::runtime_error("no kernel " + symbol);
     return reinterpret_cast<Chunks>(address);
   }
 
@@ -61,19 +64,24 @@ public:
         %x = arith.extf %a : tensor<256xf8E4M3FN> to tensor<256xf32>
         %y = arith.extf %b : tensor<256xf8E5M2> to tensor<256xf32>
         return %x, %y : tensor<256xf32>, tensor<256xf32>
-      })", &context);
+      })",
+                                                          &context);
     mlir::PassManager passes(&context);
     passes.addPass(fuse::createFormClusters());
-    if (!module || failed(passes.run(*module))) throw std::runtime_error("the conversions do not fuse");
+    if (!module || failed(passes.run(*module)))
+      throw std::runtime_error("the conversions do not fuse");
     codegen::CpuKernels kernels(&context);
     for (auto func : module->getOps<mlir::func::FuncOp>())
       for (auto cluster : func.getOps<ClusterOp>()) {
         std::string symbol = (func.getName() + std::to_string(names.size())).str();
-        if (failed(kernels.addCluster(cluster, symbol))) throw std::runtime_error("no kernel for " + symbol);
+        if (failed(kernels.addCluster(cluster, symbol)))
+          throw std::runtime_error("no kernel for " + symbol);
         // Operands and results by function argument and returned position.
         Call call{symbol, codegen::cpuKernelShape(cluster).chunks, {}, {}};
-        for (mlir::Value v : cluster.getInputs()) call.inputs.push_back(mlir::cast<mlir::BlockArgument>(v).getArgNumber());
-        for (mlir::Value v : cluster.getResults()) call.outputs.push_back(v.getUses().begin()->getOperandNumber());
+        for (mlir::Value v : cluster.getInputs())
+          call.inputs.push_back(mlir::cast<mlir::BlockArgument>(v).getArgNumber());
+        for (mlir::Value v : cluster.getResults())
+          call.outputs.push_back(v.getUses().begin()->getOperandNumber());
         names.push_back(call);
       }
     library = std::make_unique<Library>(kernels);
@@ -95,11 +103,15 @@ private:
   };
   void run(const std::string &function, std::vector<void *> inputs, std::vector<void *> outputs) const {
     for (const Call &call : names) {
-      if (call.symbol.rfind(function, 0) != 0) continue;
+      if (call.symbol.rfind(function, 0) != 0)
+        continue;
       std::vector<void *> args;
-      for (unsigned i : call.inputs) args.push_back(inputs[i]);
-      for (unsigned o : call.outputs) args.push_back(outputs[o]);
-      for (const char *variant : variants()) library->kernel(call.symbol + variant)(args.data(), 0, call.chunks);
+      for (unsigned i : call.inputs)
+        args.push_back(inputs[i]);
+      for (unsigned o : call.outputs)
+        args.push_back(outputs[o]);
+      for (const char *variant : variants())
+        library->kernel(call.symbol + variant)(args.data(), 0, call.chunks);
     }
   }
   // The kernel for any processor, and over it the one for AVX-512 where this processor has it.

@@ -16,11 +16,16 @@ using partition::Storage;
 
 Stored stored(Storage s) {
   switch (s) {
-  case Storage::F32: return Stored::F32;
-  case Storage::BF16: return Stored::BF16;
-  case Storage::F16: return Stored::F16;
-  case Storage::E4M3: return Stored::E4M3;
-  default: return Stored::None;
+  case Storage::F32:
+    return Stored::F32;
+  case Storage::BF16:
+    return Stored::BF16;
+  case Storage::F16:
+    return Stored::F16;
+  case Storage::E4M3:
+    return Stored::E4M3;
+  default:
+    return Stored::None;
   }
 }
 
@@ -35,14 +40,18 @@ struct State {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, 1);
     auto array = [&](int which, Stored type, auto value) {
-      if (type == Stored::None) return;
+      if (type == Stored::None)
+        return;
       memory[which].resize(values * 4);
-      for (int64_t i = 0; i < values; ++i) save(type, memory[which].data(), i, value(i));
+      for (int64_t i = 0; i < values; ++i)
+        save(type, memory[which].data(), i, value(i));
     };
     auto scales = [&](int which, bool present, float base) {
-      if (!present) return;
+      if (!present)
+        return;
       memory[which].resize(blocks * 4);
-      for (int64_t b = 0; b < blocks; ++b) reinterpret_cast<float *>(memory[which].data())[b] = std::ldexp(base, static_cast<int>(b % 3));
+      for (int64_t b = 0; b < blocks; ++b)
+        reinterpret_cast<float *>(memory[which].data())[b] = std::ldexp(base, static_cast<int>(b % 3));
     };
     auto narrow = [](Storage s) { return s == Storage::F16 || s == Storage::E4M3; };
     // Powers of two that bring weights of about 0.02 into the middle of the formats' ranges.
@@ -53,21 +62,40 @@ struct State {
     scales(codegen::NewWeightScale, true, c.weightScaled ? 512.f : 1.f);
     scales(codegen::OldMasterScale, true, c.masterScaled ? 4096.f : 1.f);
     scales(codegen::NewMasterScale, true, c.masterScaled ? 8192.f : 1.f);
-    auto scale = [&](int which, int64_t i) { return reinterpret_cast<float *>(memory[which].data())[i / partition::kBlock]; };
+    auto scale = [&](int which, int64_t i) {
+      return reinterpret_cast<float *>(memory[which].data())[i / partition::kBlock];
+    };
     bool unscaledGrad = c.grad != Storage::E4M3;
-    if (unscaledGrad) for (int64_t b = 0; b < blocks; ++b) reinterpret_cast<float *>(memory[codegen::GradScale].data())[b] = 1;
-    if (!c.weightScaled) for (int64_t b = 0; b < blocks; ++b) for (int w : {codegen::OldWeightScale, codegen::NewWeightScale}) reinterpret_cast<float *>(memory[w].data())[b] = 1;
-    if (!c.masterScaled) for (int64_t b = 0; b < blocks; ++b) for (int w : {codegen::OldMasterScale, codegen::NewMasterScale}) reinterpret_cast<float *>(memory[w].data())[b] = 1;
-    array(codegen::Weight, stored(c.weight), [&](int64_t i) { return 0.02f * normal(random) * scale(codegen::OldWeightScale, i); });
-    array(codegen::Master, stored(c.master), [&](int64_t i) { return 0.02f * normal(random) * scale(codegen::OldMasterScale, i); });
-    array(codegen::Grad, stored(c.grad), [&](int64_t i) { return 0.01f * normal(random) * scale(codegen::GradScale, i); });
-    array(codegen::M, stored(c.m), [&](int64_t i) { return 0.003f * normal(random) * (narrow(c.m) ? scale(codegen::MScale, i) : 1); });
-    array(codegen::V, stored(c.v), [&](int64_t i) { float x = 0.01f * normal(random); return x * x * (narrow(c.v) ? scale(codegen::VScale, i) : 1); });
+    if (unscaledGrad)
+      for (int64_t b = 0; b < blocks; ++b)
+        reinterpret_cast<float *>(memory[codegen::GradScale].data())[b] = 1;
+    if (!c.weightScaled)
+      for (int64_t b = 0; b < blocks; ++b)
+        for (int w : {codegen::OldWeightScale, codegen::NewWeightScale})
+          reinterpret_cast<float *>(memory[w].data())[b] = 1;
+    if (!c.masterScaled)
+      for (int64_t b = 0; b < blocks; ++b)
+        for (int w : {codegen::OldMasterScale, codegen::NewMasterScale})
+          reinterpret_cast<float *>(memory[w].data())[b] = 1;
+    array(codegen::Weight, stored(c.weight),
+          [&](int64_t i) { return 0.02f * normal(random) * scale(codegen::OldWeightScale, i); });
+    array(codegen::Master, stored(c.master),
+          [&](int64_t i) { return 0.02f * normal(random) * scale(codegen::OldMasterScale, i); });
+    array(codegen::Grad, stored(c.grad),
+          [&](int64_t i) { return 0.01f * normal(random) * scale(codegen::GradScale, i); });
+    array(codegen::M, stored(c.m),
+          [&](int64_t i) { return 0.003f * normal(random) * (narrow(c.m) ? scale(codegen::MScale, i) : 1); });
+    array(codegen::V, stored(c.v), [&](int64_t i) {
+      float x = 0.01f * normal(random);
+      return x * x * (narrow(c.v) ? scale(codegen::VScale, i) : 1);
+    });
     memory[codegen::BlockAmax].assign(blocks * 4, 0);
-    std::vector<float> hyper = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1 / (1 - 0.9f * 0.9f), 1 / (1 - 0.95f * 0.95f), skip ? 1.f : 0.f};
+    std::vector<float> hyper = {
+        1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1 / (1 - 0.9f * 0.9f), 1 / (1 - 0.95f * 0.95f), skip ? 1.f : 0.f};
     hyper.resize(16);
     memory[codegen::Hyper].assign(reinterpret_cast<char *>(hyper.data()), reinterpret_cast<char *>(hyper.data() + 16));
-    for (auto &[which, bytes] : memory) args[which] = bytes.data();
+    for (auto &[which, bytes] : memory)
+      args[which] = bytes.data();
   }
 };
 
@@ -83,9 +111,11 @@ TEST_P(UpdateKernel, FollowsTheFormulas) {
   State actual(c, 3, false), expected(c, 3, false);
   library.kernel("update")(actual.args.data(), 0, 2);
   library.kernel("update")(actual.args.data(), 2, blocks);
-  UpdateReference{stored(c.weight), stored(c.master), stored(c.grad), stored(c.m), stored(c.v), false}.run(expected.args.data(), 0, blocks);
+  UpdateReference{stored(c.weight), stored(c.master), stored(c.grad), stored(c.m), stored(c.v), false}.run(
+      expected.args.data(), 0, blocks);
   auto compare = [&](int which, Storage type, double tolerance) {
-    if (type == Storage::None) return;
+    if (type == Storage::None)
+      return;
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < values; ++i) {
       double a = load(stored(type), actual.args[which], i), e = load(stored(type), expected.args[which], i);
@@ -93,8 +123,8 @@ TEST_P(UpdateKernel, FollowsTheFormulas) {
     }
     EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm)) << "array " << which;
   };
-  // A value next to a tie of its storage type may round the other way, by a unit of at most 2^-3 (E4M3), 2^-7 (BF16), 2^-10 (F16) of it. Two
-  // of the 768 values may: sqrt(2 / 768) units.
+  // A value next to a tie of its storage type may round the other way, by a unit of at most 2^-3 (E4M3), 2^-7 (BF16),
+  // 2^-10 (F16) of it. Two of the 768 values may: sqrt(2 / 768) units.
   auto bound = [](Storage s) {
     double unit = s == Storage::E4M3 ? 0x1p-3 : s == Storage::BF16 ? 0x1p-7 : s == Storage::F16 ? 0x1p-10 : 0;
     return 1e-6 + std::sqrt(2.0 / values) * unit;
@@ -106,7 +136,9 @@ TEST_P(UpdateKernel, FollowsTheFormulas) {
   for (int which : {codegen::MScale, codegen::VScale, codegen::BlockAmax})
     if (expected.args[which])
       for (int64_t b = 0; b < blocks; ++b)
-        EXPECT_NEAR(static_cast<float *>(actual.args[which])[b] / static_cast<float *>(expected.args[which])[b], 1, 1e-5) << "array " << which;
+        EXPECT_NEAR(static_cast<float *>(actual.args[which])[b] / static_cast<float *>(expected.args[which])[b], 1,
+                    1e-5)
+            << "array " << which;
 }
 
 TEST_P(UpdateKernel, WritesNothingWhenTheStepIsSkipped) {
@@ -122,9 +154,12 @@ TEST_P(UpdateKernel, WritesNothingWhenTheStepIsSkipped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, UpdateKernel,
-                         ::testing::Values(std::tuple("fp32", "plain"), std::tuple("bf16", "plain"), std::tuple("O1", "scaled"),
-                                           std::tuple("O2", "plain"), std::tuple("O2", "scaled"), std::tuple("O3", "scaled")),
-                         [](auto &info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+                         ::testing::Values(std::tuple("fp32", "plain"), std::tuple("bf16", "plain"),
+                                           std::tuple("O1", "scaled"), std::tuple("O2", "plain"),
+                                           std::tuple("O2", "scaled"), std::tuple("O3", "scaled")),
+                         [](auto &info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                         });
 
 } // namespace
 } // namespace msamp::test
