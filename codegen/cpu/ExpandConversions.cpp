@@ -140,10 +140,28 @@ struct WidenFp8 : OpRewritePattern<arith::ExtFOp> {
   }
 };
 
+// Integers become FP32 before they are narrowed: LLVM would call a run-time library that kernels do not have.
+template <typename ConvertOp>
+struct IntegerThroughFp32 : OpRewritePattern<ConvertOp> {
+  using OpRewritePattern<ConvertOp>::OpRewritePattern;
+  LogicalResult matchAndRewrite(ConvertOp op, PatternRewriter &rewriter) const override {
+    Type element = getElementTypeOrSelf(op.getType());
+    if (!element.isBF16() && !isFp8(element))
+      return failure();
+    Type wide = rewriter.getF32Type();
+    if (auto vector = dyn_cast<VectorType>(op.getType()))
+      wide = vector.clone(wide);
+    Value value = ConvertOp::create(rewriter, op.getLoc(), wide, op.getIn());
+    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), value);
+    return success();
+  }
+};
+
 } // namespace
 
 void populateExpandConversionPatterns(RewritePatternSet &patterns) {
-  patterns.add<NarrowToFp8, WidenFp8>(patterns.getContext());
+  patterns.add<NarrowToFp8, WidenFp8, IntegerThroughFp32<arith::SIToFPOp>, IntegerThroughFp32<arith::UIToFPOp>>(
+      patterns.getContext());
   arith::populateExpandBFloat16Patterns(patterns);
 }
 
