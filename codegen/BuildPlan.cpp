@@ -12,15 +12,24 @@ using namespace mlir;
 using runtime::failInternal;
 
 plan::Type planType(Type type) {
-  if (type.isF32()) return plan::F32;
-  if (type.isBF16()) return plan::BF16;
-  if (type.isF16()) return plan::F16;
-  if (isa<Float8E4M3FNType>(type)) return plan::E4M3;
-  if (isa<Float8E5M2Type>(type)) return plan::E5M2;
-  if (type.isInteger(64)) return plan::I64;
-  if (type.isInteger(32)) return plan::I32;
-  if (type.isInteger(8)) return type.isUnsignedInteger() ? plan::U8 : plan::I8;
-  if (type.isInteger(1)) return plan::BOOL;
+  if (type.isF32())
+    return plan::F32;
+  if (type.isBF16())
+    return plan::BF16;
+  if (type.isF16())
+    return plan::F16;
+  if (isa<Float8E4M3FNType>(type))
+    return plan::E4M3;
+  if (isa<Float8E5M2Type>(type))
+    return plan::E5M2;
+  if (type.isInteger(64))
+    return plan::I64;
+  if (type.isInteger(32))
+    return plan::I32;
+  if (type.isInteger(8))
+    return type.isUnsignedInteger() ? plan::U8 : plan::I8;
+  if (type.isInteger(1))
+    return plan::BOOL;
   std::string text;
   llvm::raw_string_ostream(text) << type;
   failInternal("elements of type {} cannot be stored in a plan", text);
@@ -28,19 +37,30 @@ plan::Type planType(Type type) {
 
 static plan::Type planType(partition::Storage storage) {
   switch (storage) {
-  case partition::Storage::F32: return plan::F32;
-  case partition::Storage::BF16: return plan::BF16;
-  case partition::Storage::F16: return plan::F16;
-  case partition::Storage::E4M3: return plan::E4M3;
-  case partition::Storage::E5M2: return plan::E5M2;
-  case partition::Storage::None: return plan::NONE;
+  case partition::Storage::F32:
+    return plan::F32;
+  case partition::Storage::BF16:
+    return plan::BF16;
+  case partition::Storage::F16:
+    return plan::F16;
+  case partition::Storage::E4M3:
+    return plan::E4M3;
+  case partition::Storage::E5M2:
+    return plan::E5M2;
+  case partition::Storage::None:
+    return plan::NONE;
   }
   return plan::NONE;
 }
 
-std::string updateSymbol(StringRef className) { return ("update_" + className).str(); }
+std::string updateSymbol(StringRef className) {
+  return ("update_" + className).str();
+}
 
-template <typename T> static T moduleAttr(ModuleOp module, StringRef name) { return module->getAttrOfType<T>(name); }
+template <typename T>
+static T moduleAttr(ModuleOp module, StringRef name) {
+  return module->getAttrOfType<T>(name);
+}
 
 static std::string text(ModuleOp module, StringRef name) {
   auto attr = moduleAttr<StringAttr>(module, name);
@@ -63,24 +83,30 @@ void PlanBuilder::addHeader() {
 
 void PlanBuilder::addInputs() {
   auto inputs = moduleAttr<ArrayAttr>(module, "plan.inputs");
-  if (!inputs) failInternal("the module has no plan.inputs: it has not been through the schedule phase");
+  if (!inputs)
+    failInternal("the module has no plan.inputs: it has not been through the schedule phase");
   uint64_t tokens = 0;
   for (auto entry : inputs.getAsRange<DictionaryAttr>()) {
     plan::Input &input = *out.add_inputs();
     auto type = cast<RankedTensorType>(cast<TypeAttr>(entry.get("type")).getValue());
     input.set_name(cast<StringAttr>(entry.get("name")).getValue().str());
     input.set_type(planType(type.getElementType()));
-    for (int64_t size : type.getShape()) input.add_shape(size);
+    for (int64_t size : type.getShape())
+      input.add_shape(size);
     input.set_is_labels(entry.contains("labels"));
-    if (auto bound = entry.getAs<IntegerAttr>("bound")) input.set_bound(bound.getInt());
+    if (auto bound = entry.getAs<IntegerAttr>("bound"))
+      input.set_bound(bound.getInt());
     input.set_allow_ignore(input.is_labels() && input.bound() > 0);
     inputIndex[input.name()] = static_cast<uint32_t>(out.inputs_size() - 1);
     // A token is a position that has a label; without labels, an element of the first integer input, or a sample.
     uint64_t elements = static_cast<uint64_t>(type.getNumElements());
-    if (input.is_labels()) out.set_tokens_per_micro_batch(elements);
-    else if (tokens == 0) tokens = isa<IntegerType>(type.getElementType()) || type.getRank() == 0 ? elements : type.getDimSize(0);
+    if (input.is_labels())
+      out.set_tokens_per_micro_batch(elements);
+    else if (tokens == 0)
+      tokens = isa<IntegerType>(type.getElementType()) || type.getRank() == 0 ? elements : type.getDimSize(0);
   }
-  if (out.tokens_per_micro_batch() == 0) out.set_tokens_per_micro_batch(tokens);
+  if (out.tokens_per_micro_batch() == 0)
+    out.set_tokens_per_micro_batch(tokens);
 }
 
 void PlanBuilder::addConstants() {
@@ -90,7 +116,8 @@ void PlanBuilder::addConstants() {
     plan::Constant &constant = *out.add_constants();
     constant.set_name(op.getSymName().str());
     constant.set_type(planType(type.getElementType()));
-    for (int64_t size : type.getShape()) constant.add_shape(size);
+    for (int64_t size : type.getShape())
+      constant.add_shape(size);
     constant.set_offset(offset);
     constant.set_bytes(static_cast<uint64_t>(type.getNumElements() * planir::elementBytes(type.getElementType())));
     offset = llvm::alignTo(offset + constant.bytes(), 64);
@@ -99,11 +126,14 @@ void PlanBuilder::addConstants() {
 }
 
 static void setInitialisation(ParameterOp op, plan::Parameter &parameter) {
-  if (!op.getInit()) return parameter.set_init(plan::Parameter::FROM_FILE);
+  if (!op.getInit())
+    return parameter.set_init(plan::Parameter::FROM_FILE);
   switch (op.getRole()) {
-  case ParameterRole::Scale: return parameter.set_init(plan::Parameter::ONES);
+  case ParameterRole::Scale:
+    return parameter.set_init(plan::Parameter::ONES);
   case ParameterRole::Shift:
-  case ParameterRole::Bias: return parameter.set_init(plan::Parameter::ZEROS);
+  case ParameterRole::Bias:
+    return parameter.set_init(plan::Parameter::ZEROS);
   default:
     parameter.set_init(plan::Parameter::NORMAL);
     parameter.set_init_stddev(op.getInit()->convertToDouble());
@@ -112,7 +142,8 @@ static void setInitialisation(ParameterOp op, plan::Parameter &parameter) {
 
 uint32_t PlanBuilder::classIndex(StringRef name) {
   auto [known, added] = classes.try_emplace(name, out.classes_size());
-  if (!added) return known->second;
+  if (!added)
+    return known->second;
   partition::ClassStorage storage = partition::StepSettings(module).storage(name);
   plan::StateClass &c = *out.add_classes();
   c.set_name(name.str());
@@ -124,7 +155,8 @@ uint32_t PlanBuilder::classIndex(StringRef name) {
   c.set_weight_scaled(storage.weightScaled);
   c.set_master_scaled(storage.masterScaled);
   c.set_wire(planType(storage.wire));
-  if (name != "frozen") c.set_update_kernel(updateSymbol(name));
+  if (name != "frozen")
+    c.set_update_kernel(updateSymbol(name));
   return known->second;
 }
 
@@ -132,7 +164,8 @@ void PlanBuilder::addParameters() {
   llvm::StringMap<uint64_t> offsets; // of trained parameters, by their buckets
   auto elementsOf = [&](StringRef name) {
     auto op = module.lookupSymbol<ParameterOp>(name);
-    if (!op) failInternal("a bucket holds {}, which is no parameter", name.str());
+    if (!op)
+      failInternal("a bucket holds {}, which is no parameter", name.str());
     return static_cast<uint64_t>(op.getTensorType().getNumElements());
   };
   for (auto bucket : module.getOps<BucketOp>()) {
@@ -147,7 +180,8 @@ void PlanBuilder::addParameters() {
     plan::StateClass &c = *out.mutable_classes(static_cast<int>(index));
     plan::Parameter &parameter = *out.add_parameters();
     parameter.set_name(op.getSymName().str());
-    for (int64_t size : op.getTensorType().getShape()) parameter.add_shape(size);
+    for (int64_t size : op.getTensorType().getShape())
+      parameter.add_shape(size);
     parameter.set_role(static_cast<plan::Parameter::Role>(op.getRole()));
     parameter.set_trained(op.getTrained());
     parameter.set_state_class(index);
@@ -155,7 +189,8 @@ void PlanBuilder::addParameters() {
     uint64_t size = static_cast<uint64_t>(partition::padded(static_cast<int64_t>(elements)));
     if (op.getTrained()) {
       auto place = offsets.find(op.getSymName());
-      if (place == offsets.end()) failInternal("trained parameter {} is in no bucket", op.getSymName().str());
+      if (place == offsets.end())
+        failInternal("trained parameter {} is in no bucket", op.getSymName().str());
       parameter.set_offset(place->second);
     } else {
       parameter.set_offset(c.elements());
@@ -217,7 +252,8 @@ plan::Plan buildPlan(ModuleOp module) {
   builder.addBuckets();
   builder.addSites();
   builder.addKernels();
-  for (auto program : module.getOps<planir::ProgramOp>()) builder.addProgram(program);
+  for (auto program : module.getOps<planir::ProgramOp>())
+    builder.addProgram(program);
   return std::move(builder.out);
 }
 

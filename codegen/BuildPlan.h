@@ -7,8 +7,8 @@
 
 namespace msamp::codegen {
 
-// The plan of a scheduled module, without files: no parts, no digest. Constants have the offsets at which they are to be
-// written. Throws runtime::Error (internal) if the module contradicts itself.
+// The plan of a scheduled module, without files: no parts, no digest. Constants have the offsets at which they are to
+// be written. Throws runtime::Error (internal) if the module contradicts itself.
 plan::Plan buildPlan(mlir::ModuleOp module);
 
 // Symbol of a state class's update kernel.

@@ -15,7 +15,8 @@ constexpr size_t maxNodes = 16;
 
 static uint32_t lookUp(const llvm::StringMap<uint32_t> &index, StringRef name, const char *what) {
   auto found = index.find(name);
-  if (found == index.end()) failInternal("a step refers to {} {}, which the module does not have", what, name.str());
+  if (found == index.end())
+    failInternal("a step refers to {} {}, which the module does not have", what, name.str());
   return found->second;
 }
 
@@ -33,33 +34,55 @@ plan::Operand PlanBuilder::operand(ProgramState &state, Value memory) {
       result.set_index(lookUp(index, name, what));
     };
     switch (place.getKind()) {
-    case planir::PlaceKind::Input: set(plan::Operand::INPUT, inputIndex, "input"); break;
-    case planir::PlaceKind::Output: set(plan::Operand::OUTPUT, state.outputs, "output"); break;
-    case planir::PlaceKind::Constant: set(plan::Operand::CONSTANT, constantIndex, "constant"); break;
-    case planir::PlaceKind::Weight: set(plan::Operand::WEIGHT, parameterIndex, "parameter"); break;
-    case planir::PlaceKind::Grad: set(plan::Operand::GRAD, parameterIndex, "parameter"); break;
-    case planir::PlaceKind::WeightScale: set(plan::Operand::WEIGHT_SCALE, parameterIndex, "parameter"); break;
-    case planir::PlaceKind::WeightAmax: set(plan::Operand::WEIGHT_AMAX, parameterIndex, "parameter"); break;
-    case planir::PlaceKind::GradScale: set(plan::Operand::GRAD_SCALE, parameterIndex, "parameter"); break;
-    case planir::PlaceKind::SiteScale: set(plan::Operand::SITE_SCALE, siteIndex, "site"); break;
+    case planir::PlaceKind::Input:
+      set(plan::Operand::INPUT, inputIndex, "input");
+      break;
+    case planir::PlaceKind::Output:
+      set(plan::Operand::OUTPUT, state.outputs, "output");
+      break;
+    case planir::PlaceKind::Constant:
+      set(plan::Operand::CONSTANT, constantIndex, "constant");
+      break;
+    case planir::PlaceKind::Weight:
+      set(plan::Operand::WEIGHT, parameterIndex, "parameter");
+      break;
+    case planir::PlaceKind::Grad:
+      set(plan::Operand::GRAD, parameterIndex, "parameter");
+      break;
+    case planir::PlaceKind::WeightScale:
+      set(plan::Operand::WEIGHT_SCALE, parameterIndex, "parameter");
+      break;
+    case planir::PlaceKind::WeightAmax:
+      set(plan::Operand::WEIGHT_AMAX, parameterIndex, "parameter");
+      break;
+    case planir::PlaceKind::GradScale:
+      set(plan::Operand::GRAD_SCALE, parameterIndex, "parameter");
+      break;
+    case planir::PlaceKind::SiteScale:
+      set(plan::Operand::SITE_SCALE, siteIndex, "site");
+      break;
     }
   }
   auto type = cast<MemRefType>(memory.getType());
   result.set_offset_bytes(static_cast<uint64_t>(offset));
   result.set_type(planType(type.getElementType()));
-  for (int64_t size : type.getShape()) result.add_shape(size);
+  for (int64_t size : type.getShape())
+    result.add_shape(size);
   if (!type.getLayout().isIdentity()) {
     SmallVector<int64_t> strides;
     int64_t unused;
-    if (failed(type.getStridesAndOffset(strides, unused))) failInternal("an operand has no strides");
-    for (int64_t stride : strides) result.add_strides(stride);
+    if (failed(type.getStridesAndOffset(strides, unused)))
+      failInternal("an operand has no strides");
+    for (int64_t stride : strides)
+      result.add_strides(stride);
   }
   return result;
 }
 
 void PlanBuilder::setKind(plan::Step &to, Operation *step) {
   auto sites = [&](ArrayAttr names, auto &list) {
-    for (auto name : names.getAsRange<FlatSymbolRefAttr>()) list.add_sites(lookUp(siteIndex, name.getValue(), "site"));
+    for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+      list.add_sites(lookUp(siteIndex, name.getValue(), "site"));
   };
   auto stateClass = [&](uint64_t number) {
     return lookUp(classes, stringifyStateClass(static_cast<StateClass>(number)), "state class");
@@ -81,8 +104,10 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
           a.set_causal(op.getCausal());
           a.set_has_bias(op.getBias());
         };
-        if (isa<planir::AttentionOp>(op.getOperation())) fill(*to.mutable_attention());
-        else fill(*to.mutable_attention_grad());
+        if (isa<planir::AttentionOp>(op.getOperation()))
+          fill(*to.mutable_attention());
+        else
+          fill(*to.mutable_attention_grad());
       })
       .Case<planir::GatherOp>([&](auto op) { to.mutable_gather()->set_axis(static_cast<uint32_t>(op.getAxis())); })
       .Case<planir::ScatterAddOp>([&](auto) { to.mutable_scatter_add(); })
@@ -110,18 +135,23 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
       .Case<planir::UpdateSitesOp>(
           [&](auto op) { to.mutable_update_sites()->set_margin(static_cast<uint32_t>(op.getMargin())); })
       .Default([](Operation *op) { failInternal("a plan has no step for {}", op->getName().getStringRef().str()); });
-  if (to.name().empty()) to.set_name(step->getName().stripDialect().str());
+  if (to.name().empty())
+    to.set_name(step->getName().stripDialect().str());
 }
 
 void PlanBuilder::addStep(ProgramState &state, planir::StepOpInterface step) {
   plan::Step &to = *state.program->add_steps();
   to.set_when(step.getFirst() ? plan::Step::FIRST : plan::Step::ALWAYS);
   Nodes nodes = nodesOf(step->getLoc(), maxNodes);
-  for (std::string &name : nodes.names) to.add_nodes(std::move(name));
+  for (std::string &name : nodes.names)
+    to.add_nodes(std::move(name));
   to.set_backward(nodes.backward);
-  for (Value input : step.getInputs()) *to.add_inputs() = operand(state, input);
-  for (Value output : step.getOutputs()) *to.add_outputs() = operand(state, output);
-  if (!step.getWorkspace().empty()) *to.mutable_workspace() = operand(state, step.getWorkspace().front());
+  for (Value input : step.getInputs())
+    *to.add_inputs() = operand(state, input);
+  for (Value output : step.getOutputs())
+    *to.add_outputs() = operand(state, output);
+  if (!step.getWorkspace().empty())
+    *to.mutable_workspace() = operand(state, step.getWorkspace().front());
   to.set_bytes(step.getBytes());
   to.set_flops(step.getFlops());
   setKind(to, step);
@@ -136,15 +166,18 @@ void PlanBuilder::addProgram(planir::ProgramOp op) {
   program.set_arena_workspace_bytes(op.getWorkspace());
   llvm::StringMap<MemRefType> outputTypes;
   for (auto place : op.getBody().front().getOps<planir::PlaceOp>())
-    if (place.getKind() == planir::PlaceKind::Output) outputTypes[place.getName()] = cast<MemRefType>(place.getMemory().getType());
+    if (place.getKind() == planir::PlaceKind::Output)
+      outputTypes[place.getName()] = cast<MemRefType>(place.getMemory().getType());
   uint64_t offset = 0;
   for (auto name : op.getOutputs().getAsValueRange<StringAttr>()) {
     MemRefType type = outputTypes.lookup(name);
-    if (!type) failInternal("no step of program {} writes output {}", program.name(), name.str());
+    if (!type)
+      failInternal("no step of program {} writes output {}", program.name(), name.str());
     plan::Output &output = *program.add_outputs();
     output.set_name(name.str());
     output.set_type(planType(type.getElementType()));
-    for (int64_t size : type.getShape()) output.add_shape(size);
+    for (int64_t size : type.getShape())
+      output.add_shape(size);
     output.set_offset(offset);
     output.set_bytes(static_cast<uint64_t>(planir::extentInBytes(type)));
     offset = llvm::alignTo(offset + output.bytes(), 64);
@@ -160,7 +193,8 @@ void PlanBuilder::addProgram(planir::ProgramOp op) {
     to.set_first_step(static_cast<uint32_t>((*buffer.getLifetime())[0]));
     to.set_last_step(static_cast<uint32_t>((*buffer.getLifetime())[1]));
   }
-  for (auto step : op.getBody().front().getOps<planir::StepOpInterface>()) addStep(state, step);
+  for (auto step : op.getBody().front().getOps<planir::StepOpInterface>())
+    addStep(state, step);
 }
 
 } // namespace msamp::codegen

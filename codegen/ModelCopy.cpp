@@ -14,7 +14,8 @@ constexpr size_t keptBytes = 1024;
 
 static void strip(onnx::GraphProto &graph) {
   for (onnx::TensorProto &tensor : *graph.mutable_initializer()) {
-    if (tensor.ByteSizeLong() <= keptBytes && tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
+    if (tensor.ByteSizeLong() <= keptBytes && tensor.data_location() != onnx::TensorProto::EXTERNAL)
+      continue;
     onnx::TensorProto bare;
     bare.set_name(tensor.name());
     bare.set_data_type(tensor.data_type());

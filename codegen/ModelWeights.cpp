@@ -9,7 +9,8 @@ namespace msamp::codegen {
 
 static float fromHalf(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = (bits >> 10) & 31, mantissa = bits & 0x3ff;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
+  if (exponent == 31)
+    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
   if (exponent == 0) {
     float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return sign ? -magnitude : magnitude;
@@ -31,20 +32,26 @@ static llvm::ArrayRef<float> convert(const frontend::WeightSource::View &view, s
 }
 
 llvm::ArrayRef<float> ModelWeights::read(llvm::StringRef onnxName, std::vector<float> &storage) {
-  if (!source) source = frontend::WeightSource::open(model);
+  if (!source)
+    source = frontend::WeightSource::open(model);
   std::string name = onnxName.str();
-  if (!source->has(name)) return {};
+  if (!source->has(name))
+    return {};
   frontend::WeightSource::View view = source->get(name);
   switch (view.onnxType) {
   case onnx::TensorProto::FLOAT:
-    if (reinterpret_cast<uintptr_t>(view.data) % alignof(float)) return convert<float>(view, storage, [](float v) { return v; });
+    if (reinterpret_cast<uintptr_t>(view.data) % alignof(float))
+      return convert<float>(view, storage, [](float v) { return v; });
     keepAlive.push_back(view.keepAlive);
     return {static_cast<const float *>(view.data), view.bytes / sizeof(float)};
-  case onnx::TensorProto::DOUBLE: return convert<double>(view, storage, [](double v) { return static_cast<float>(v); });
-  case onnx::TensorProto::FLOAT16: return convert<uint16_t>(view, storage, fromHalf);
+  case onnx::TensorProto::DOUBLE:
+    return convert<double>(view, storage, [](double v) { return static_cast<float>(v); });
+  case onnx::TensorProto::FLOAT16:
+    return convert<uint16_t>(view, storage, fromHalf);
   case onnx::TensorProto::BFLOAT16:
     return convert<uint16_t>(view, storage, [](uint16_t v) { return std::bit_cast<float>(uint32_t(v) << 16); });
-  default: return {};
+  default:
+    return {};
   }
 }
 

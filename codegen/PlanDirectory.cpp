@@ -20,7 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path parentOf(const fs::path &path) { return path.parent_path().empty() ? fs::path(".") : path.parent_path(); }
+fs::path parentOf(const fs::path &path) {
+  return path.parent_path().empty() ? fs::path(".") : path.parent_path();
+}
 
 bool isPlanOrEmpty(const fs::path &path) {
   std::error_code error;
@@ -29,7 +31,8 @@ bool isPlanOrEmpty(const fs::path &path) {
 
 fs::path checkedTarget(fs::path target) {
   std::error_code error;
-  if (target.filename().empty()) target = target.parent_path();
+  if (target.filename().empty())
+    target = target.parent_path();
   fs::path parent = parentOf(target);
   if (!fs::is_directory(parent, error))
     failIo("cannot write {}: {} is no directory; create it first", target.string(), parent.string());
@@ -45,14 +48,16 @@ class StagedDirectory {
 public:
   explicit StagedDirectory(const fs::path &where) : target(checkedTarget(where)) {
     std::string name = (parentOf(target) / ("." + target.filename().string() + ".XXXXXX")).string();
-    if (!mkdtemp(name.data())) failIo("cannot write {}: {}", target.string(), std::strerror(errno));
+    if (!mkdtemp(name.data()))
+      failIo("cannot write {}: {}", target.string(), std::strerror(errno));
     staged = name;
     std::error_code error;
     fs::permissions(staged, fs::perms(0755), error);
   }
   ~StagedDirectory() {
     std::error_code error;
-    if (!staged.empty()) fs::remove_all(staged, error);
+    if (!staged.empty())
+      fs::remove_all(staged, error);
   }
   StagedDirectory(const StagedDirectory &) = delete;
   StagedDirectory &operator=(const StagedDirectory &) = delete;
@@ -65,16 +70,19 @@ public:
     if (fs::exists(target, error)) {
       old = staged.string() + ".old";
       fs::rename(target, old, error);
-      if (error) failIo("cannot replace {}: {}", target.string(), error.message());
+      if (error)
+        failIo("cannot replace {}: {}", target.string(), error.message());
     }
     fs::rename(staged, target, error);
     if (error) {
       std::error_code ignored;
-      if (!old.empty()) fs::rename(old, target, ignored);
+      if (!old.empty())
+        fs::rename(old, target, ignored);
       failIo("cannot write {}: {}", target.string(), error.message());
     }
     staged.clear();
-    if (!old.empty()) fs::remove_all(old, error);
+    if (!old.empty())
+      fs::remove_all(old, error);
   }
 
 private:
@@ -84,11 +92,13 @@ private:
 void makeFolder(const fs::path &path) {
   std::error_code error;
   fs::create_directory(path, error);
-  if (error) failIo("cannot create {}: {}", path.string(), error.message());
+  if (error)
+    failIo("cannot create {}: {}", path.string(), error.message());
 }
 
 void stopIfCancelled(const PlanOptions &options) {
-  if (options.cancelled && options.cancelled()) runtime::fail(runtime::Exit::TryAgain, "interrupted; nothing was written");
+  if (options.cancelled && options.cancelled())
+    runtime::fail(runtime::Exit::TryAgain, "interrupted; nothing was written");
 }
 
 void writeKernels(ModuleOp module, const plan::Plan &plan, const PlanOptions &options, const fs::path &directory) {
@@ -112,16 +122,20 @@ void writeValue(std::ostream &out, ElementsAttr attr, uint64_t bytes) {
   auto raw = dyn_cast<DenseElementsAttr>(attr);
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(attr)) {
     ArrayRef<char> data = resource.getData();
-    if (data.size() != bytes) failInternal("a constant has {} bytes for a shape of {}", data.size(), bytes);
+    if (data.size() != bytes)
+      failInternal("a constant has {} bytes for a shape of {}", data.size(), bytes);
     out.write(data.data(), static_cast<std::streamsize>(bytes));
     return;
   }
-  if (!raw) failInternal("a constant has values of an unknown kind");
+  if (!raw)
+    failInternal("a constant has values of an unknown kind");
   ArrayRef<char> data = raw.getRawData();
   if (attr.getShapedType().getElementType().isInteger(1)) { // packed in MLIR, a byte each in a plan
-    for (bool value : raw.getValues<bool>()) out.put(value ? 1 : 0);
+    for (bool value : raw.getValues<bool>())
+      out.put(value ? 1 : 0);
   } else if (raw.isSplat()) {
-    for (uint64_t i = 0; i < bytes; i += data.size()) out.write(data.data(), static_cast<std::streamsize>(data.size()));
+    for (uint64_t i = 0; i < bytes; i += data.size())
+      out.write(data.data(), static_cast<std::streamsize>(data.size()));
   } else {
     out.write(data.data(), static_cast<std::streamsize>(data.size()));
   }
@@ -132,18 +146,22 @@ void writeConstants(ModuleOp module, const plan::Plan &plan, const fs::path &pat
   int index = 0;
   for (auto op : module.getOps<planir::ConstantOp>()) {
     const plan::Constant &constant = plan.constants(index++);
-    while (static_cast<uint64_t>(out.tellp()) < constant.offset()) out.put(0);
+    while (static_cast<uint64_t>(out.tellp()) < constant.offset())
+      out.put(0);
     writeValue(out, op.getValue(), constant.bytes());
   }
-  if (!out.flush()) failIo("cannot write {}", path.string());
+  if (!out.flush())
+    failIo("cannot write {}", path.string());
 }
 
 void writeWeights(const plan::Plan &plan, const PlanOptions &options, const fs::path &path) {
-  if (!options.weights) failInternal("the plan needs weights from the model, which is not at hand");
+  if (!options.weights)
+    failInternal("the plan needs weights from the model, which is not at hand");
   runtime::SafetensorsWriter writer(path);
   std::vector<const plan::Parameter *> stored;
   for (const plan::Parameter &parameter : plan.parameters())
-    if (parameter.init() == plan::Parameter::FROM_FILE) stored.push_back(&parameter);
+    if (parameter.init() == plan::Parameter::FROM_FILE)
+      stored.push_back(&parameter);
   for (const plan::Parameter *parameter : stored)
     writer.declare(parameter->name(), runtime::Type::F32, {parameter->shape().begin(), parameter->shape().end()});
   std::vector<float> values;
@@ -151,9 +169,11 @@ void writeWeights(const plan::Plan &plan, const PlanOptions &options, const fs::
     stopIfCancelled(options);
     llvm::ArrayRef<float> data = options.weights->read(parameter->name(), values);
     uint64_t expected = 1;
-    for (int64_t size : parameter->shape()) expected *= static_cast<uint64_t>(size);
+    for (int64_t size : parameter->shape())
+      expected *= static_cast<uint64_t>(size);
     if (data.size() != expected)
-      runtime::failData("initializer {} has {} float values for {} that its shape needs", parameter->name(), data.size(), expected);
+      runtime::failData("initializer {} has {} float values for {} that its shape needs", parameter->name(),
+                        data.size(), expected);
     writer.writeFloats({data.data(), data.size()});
   }
   writer.commit();
@@ -161,7 +181,9 @@ void writeWeights(const plan::Plan &plan, const PlanOptions &options, const fs::
 
 } // namespace
 
-void checkDirectory(const std::string &directory) { checkedTarget(directory); }
+void checkDirectory(const std::string &directory) {
+  checkedTarget(directory);
+}
 
 plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOptions &options) {
   plan::Plan plan = buildPlan(module);

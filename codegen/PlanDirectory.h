@@ -15,7 +15,7 @@ struct PlanOptions {
   std::string compiler; // name and version
   std::string pipeline; // what made the plan, for people
   std::string loss;
-  std::function<bool()> cancelled; // asked now and then; true ends the work with an error
+  std::function<bool()> cancelled;          // asked now and then; true ends the work with an error
   std::shared_ptr<ParameterValues> weights; // of the model, where parameters start from its values
 };
 

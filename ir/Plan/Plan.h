@@ -5,8 +5,8 @@
 #include "ir/Msamp/Msamp.h"
 #include "mlir/IR/RegionKindInterface.h"
 
-#include "ir/Plan/PlanEnums.h.inc"
 #include "ir/Plan/PlanDialect.h.inc"
+#include "ir/Plan/PlanEnums.h.inc"
 #include "ir/Plan/PlanInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "ir/Plan/PlanOps.h.inc"

@@ -20,14 +20,19 @@ void PlanDialect::initialize() {
       >();
 }
 
-int64_t elementBytes(Type type) { return (type.getIntOrFloatBitWidth() + 7) / 8; }
+int64_t elementBytes(Type type) {
+  return (type.getIntOrFloatBitWidth() + 7) / 8;
+}
 
 int64_t extentInBytes(MemRefType type) {
-  if (type.getNumElements() == 0) return 0;
+  if (type.getNumElements() == 0)
+    return 0;
   SmallVector<int64_t> strides;
   int64_t offset = 0, last = 0;
-  if (failed(type.getStridesAndOffset(strides, offset))) return -1;
-  for (auto [size, stride] : llvm::zip(type.getShape(), strides)) last += (size - 1) * stride;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return -1;
+  for (auto [size, stride] : llvm::zip(type.getShape(), strides))
+    last += (size - 1) * stride;
   return (last + 1) * elementBytes(type.getElementType());
 }
 

@@ -20,7 +20,8 @@ struct Slot {
 
 struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<planir::ProgramOp>()) layOut(program);
+    for (auto program : getOperation().getOps<planir::ProgramOp>())
+      layOut(program);
   }
 
   void layOut(planir::ProgramOp program) {
@@ -40,10 +41,13 @@ struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
 
     SmallVector<Slot *> order;
     for (auto &[op, slot] : slots) {
-      if (slot.last >= 0) order.push_back(&slot);
-      else if (op->use_empty()) op->erase();
+      if (slot.last >= 0)
+        order.push_back(&slot);
+      else if (op->use_empty())
+        op->erase();
     }
-    llvm::stable_sort(order, [](Slot *a, Slot *b) { return a->size > b->size; });
+    // Equal sizes stay in program order, which is the slots' order in memory.
+    llvm::sort(order, [](Slot *a, Slot *b) { return a->size != b->size ? a->size > b->size : a < b; });
     SmallVector<Slot *> placed; // by offset
     int64_t arena = 0;
     for (Slot *slot : order) {
@@ -57,7 +61,8 @@ struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
     for (Slot *slot : order) {
       slot->op.setOffset(slot->offset);
       slot->op.setLifetime(ArrayRef<int64_t>{slot->first, slot->last});
-      if (slot->first == slot->last) slot->op.setRole(planir::BufferRole::Workspace);
+      if (slot->first == slot->last)
+        slot->op.setRole(planir::BufferRole::Workspace);
     }
     program.setArena(arena);
     program.setWorkspace(workspaceAtPeak(order, steps));
@@ -67,7 +72,8 @@ struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
   static int64_t bestFit(ArrayRef<Slot *> placed, const Slot &slot) {
     int64_t end = 0, best = -1, bestSize = INT64_MAX;
     for (Slot *other : placed) {
-      if (other->last < slot.first || slot.last < other->first) continue;
+      if (other->last < slot.first || slot.last < other->first)
+        continue;
       int64_t gap = other->offset - end;
       if (gap >= slot.size && gap < bestSize) {
         best = end;
@@ -83,7 +89,8 @@ struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
     for (Slot *slot : slots) {
       all[slot->first] += slot->size;
       all[slot->last + 1] -= slot->size;
-      if (slot->op.getRole() != planir::BufferRole::Workspace) continue;
+      if (slot->op.getRole() != planir::BufferRole::Workspace)
+        continue;
       workspace[slot->first] += slot->size;
       workspace[slot->last + 1] -= slot->size;
     }
@@ -91,7 +98,8 @@ struct AssignArenas : impl::AssignArenasBase<AssignArenas> {
     for (int64_t i = 0; i < steps; ++i) {
       live += all[i];
       liveWorkspace += workspace[i];
-      if (live <= peak) continue;
+      if (live <= peak)
+        continue;
       peak = live;
       result = liveWorkspace;
     }

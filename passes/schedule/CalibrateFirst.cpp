@@ -25,7 +25,8 @@ struct Range {
 struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
   void runOnOperation() override {
     for (auto program : getOperation().getOps<planir::ProgramOp>())
-      if (failed(calibrate(program))) return signalPassFailure();
+      if (failed(calibrate(program)))
+        return signalPassFailure();
   }
 
   LogicalResult calibrate(planir::ProgramOp program) {
@@ -36,7 +37,8 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
       index[step] = i;
       for (Value input : step.getInputs())
         if (auto place = planir::baseOf(input).first.getDefiningOp<planir::PlaceOp>())
-          if (place.getKind() == planir::PlaceKind::SiteScale) firstUse.try_emplace(place.getNameAttr(), i);
+          if (place.getKind() == planir::PlaceKind::SiteScale)
+            firstUse.try_emplace(place.getNameAttr(), i);
     }
 
     // Sites by the step that computes their amax. Of several records only the first calibrates: the scale must not
@@ -52,9 +54,11 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
       for (auto [site, amax] : llvm::zip(record.getSites(), record.getInputs())) {
         auto name = cast<FlatSymbolRefAttr>(site).getAttr();
         auto use = firstUse.find(name);
-        if (use == firstUse.end() || !seen.insert(site).second) continue;
+        if (use == firstUse.end() || !seen.insert(site).second)
+          continue;
         FailureOr<size_t> producer = lastWriter(steps, index[record], amax);
-        if (failed(producer)) return record.emitOpError() << "amax of site " << site << " is written by no step";
+        if (failed(producer))
+          return record.emitOpError() << "amax of site " << site << " is written by no step";
         Group &group = groups.try_emplace(*producer, Group{{}, {}, use->second}).first->second;
         group.sites.push_back(site);
         group.amaxes.push_back(amax);
@@ -75,8 +79,8 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
         builder.setInsertionPoint(steps[group.firstUse]);
         cloneFirst(builder, step);
       }
-      planir::CalibrateOp::create(builder, step->getLoc(), builder.getArrayAttr(group.sites), group.amaxes, ValueRange(),
-                                  ValueRange(), /*first=*/true, 4 * group.amaxes.size(), 0);
+      planir::CalibrateOp::create(builder, step->getLoc(), builder.getArrayAttr(group.sites), group.amaxes,
+                                  ValueRange(), ValueRange(), /*first=*/true, 4 * group.amaxes.size(), 0);
     }
     return success();
   }
@@ -85,7 +89,8 @@ struct CalibrateFirst : impl::CalibrateFirstBase<CalibrateFirst> {
     Range wanted(memory);
     for (size_t i = before; i-- > 0;)
       for (Value output : steps[i].getOutputs())
-        if (Range(output).meets(wanted)) return i;
+        if (Range(output).meets(wanted))
+          return i;
     return failure();
   }
 

@@ -7,17 +7,23 @@ namespace msamp::schedule {
 using namespace mlir;
 
 namespace {
-RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
+RankedTensorType typeOf(Value v) {
+  return cast<RankedTensorType>(v.getType());
+}
 } // namespace
 
 uint64_t clusterFlops(ClusterOp cluster) {
   uint64_t flops = 0;
   cluster.getBody().walk([&](Operation *op) {
-    if (op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>()) return;
+    if (op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>())
+      return;
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!type || !isa<FloatType>(type.getElementType())) return;
-    if (auto reduce = dyn_cast<ReduceOp>(op)) flops += typeOf(reduce.getInput()).getNumElements();
-    else if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, ConcatOp, PadOp>(op)) flops += type.getNumElements();
+    if (!type || !isa<FloatType>(type.getElementType()))
+      return;
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      flops += typeOf(reduce.getInput()).getNumElements();
+    else if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, ConcatOp, PadOp>(op))
+      flops += type.getNumElements();
   });
   return flops;
 }
@@ -25,13 +31,16 @@ uint64_t clusterFlops(ClusterOp cluster) {
 void FunctionLowering::lowerCluster(ClusterOp op) {
   planir::KernelOp kernel = shared.kernelFor(op);
   SmallVector<TensorMemory> inputs, outputs;
-  for (Value input : op.getInputs()) inputs.push_back(contiguous(input));
-  for (Value result : op.getResults()) outputs.push_back(define(result, /*strided=*/false));
+  for (Value input : op.getInputs())
+    inputs.push_back(contiguous(input));
+  for (Value result : op.getResults())
+    outputs.push_back(define(result, /*strided=*/false));
   Value workspace;
   if (int64_t bytes = kernel.getWorkspace())
     workspace = buffer(op.getLoc(), "workspace", bytes, planir::BufferRole::Workspace);
   auto launch = step<planir::LaunchOp>(op.getLoc(), inputs, outputs, clusterFlops(op), StringRef(kernel.getSymName()));
-  if (workspace) launch.getWorkspaceMutable().assign(workspace);
+  if (workspace)
+    launch.getWorkspaceMutable().assign(workspace);
 }
 
 // A matrix that a GEMM can read: unit stride along one of the last two dimensions, turned so that it is the last one.
@@ -40,9 +49,12 @@ TensorMemory FunctionLowering::matrix(Value value, bool &transposed) {
   size_t rank = memory.shape.size();
   int64_t &rows = memory.shape[rank - 2], &columns = memory.shape[rank - 1];
   int64_t &rowStride = memory.strides[rank - 2], &columnStride = memory.strides[rank - 1];
-  if (columns == 1) columnStride = 1;
-  if (rows == 1) rowStride = columnStride == 1 ? columns : 1;
-  if (columnStride == 1 && rowStride >= columns) return memory;
+  if (columns == 1)
+    columnStride = 1;
+  if (rows == 1)
+    rowStride = columnStride == 1 ? columns : 1;
+  if (columnStride == 1 && rowStride >= columns)
+    return memory;
   if (rowStride == 1 && columnStride >= rows) {
     std::swap(rows, columns);
     std::swap(rowStride, columnStride);
@@ -57,7 +69,8 @@ void FunctionLowering::lowerMatMul(Operation *op, Value a, Value b, ValueRange s
   uint64_t depth = type.getDimSize(type.getRank() - (ta ? 2 : 1));
   uint64_t flops = 2 * depth * typeOf(op->getResult(0)).getNumElements();
   SmallVector<TensorMemory> inputs{matrix(a, ta), matrix(b, tb)};
-  for (Value scale : scales) inputs.push_back(contiguous(scale));
+  for (Value scale : scales)
+    inputs.push_back(contiguous(scale));
   TensorMemory output = define(op->getResult(0), /*strided=*/true);
   step<planir::MatMulOp>(op->getLoc(), inputs, {output}, flops, ta, tb, !scales.empty());
 }
@@ -73,8 +86,10 @@ uint64_t attentionProduct(Value q, Value k, bool causal) {
 
 void FunctionLowering::lowerAttention(AttentionOp op) {
   SmallVector<TensorMemory> inputs;
-  for (Value v : {op.getQ(), op.getK(), op.getV()}) inputs.push_back(withUnitInnerStride(v));
-  if (op.getBias()) inputs.push_back(contiguous(op.getBias()));
+  for (Value v : {op.getQ(), op.getK(), op.getV()})
+    inputs.push_back(withUnitInnerStride(v));
+  if (op.getBias())
+    inputs.push_back(contiguous(op.getBias()));
   TensorMemory o = define(op.getO(), /*strided=*/true), lse = define(op.getLse(), /*strided=*/false);
   step<planir::AttentionOp>(op.getLoc(), inputs, {o, lse}, 2 * attentionProduct(op.getQ(), op.getK(), op.getCausal()),
                             op.getScale(), op.getCausal(), op.getBias() != nullptr);
@@ -82,10 +97,13 @@ void FunctionLowering::lowerAttention(AttentionOp op) {
 
 void FunctionLowering::lowerAttentionGrad(AttentionGradOp op) {
   SmallVector<TensorMemory> inputs, outputs;
-  for (Value v : {op.getDO(), op.getQ(), op.getK(), op.getV(), op.getO()}) inputs.push_back(withUnitInnerStride(v));
+  for (Value v : {op.getDO(), op.getQ(), op.getK(), op.getV(), op.getO()})
+    inputs.push_back(withUnitInnerStride(v));
   inputs.push_back(contiguous(op.getLse()));
-  if (op.getBias()) inputs.push_back(contiguous(op.getBias()));
-  for (Value result : op->getResults()) outputs.push_back(define(result, /*strided=*/true));
+  if (op.getBias())
+    inputs.push_back(contiguous(op.getBias()));
+  for (Value result : op->getResults())
+    outputs.push_back(define(result, /*strided=*/true));
   step<planir::AttentionGradOp>(op.getLoc(), inputs, outputs,
                                 5 * attentionProduct(op.getQ(), op.getK(), op.getCausal()), op.getScale(),
                                 op.getCausal(), op.getBias() != nullptr);
@@ -97,13 +115,15 @@ LogicalResult FunctionLowering::lowerStoreGrad(StoreGradOp op) {
     gradScales.symbols.push_back(op.getParamAttr());
     gradScales.values.push_back(contiguous(op.getScale()));
   }
-  if (written.contains(&use)) return success();
+  if (written.contains(&use))
+    return success();
   TensorMemory target = gradPlace(op);
   auto constant = op.getGrad().getDefiningOp<arith::ConstantOp>();
   auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
   if (op.getAccumulate()) {
     TensorMemory value = memoryOf(op.getGrad());
-    if (!value.isContiguous()) value = contiguous(op.getGrad());
+    if (!value.isContiguous())
+      value = contiguous(op.getGrad());
     step<planir::AccumulateOp>(op.getLoc(), {value}, {target}, target.numElements());
   } else if (splat && isa<FloatType>(splat.getElementType())) {
     fill(op.getLoc(), target, splat.getSplatValue<APFloat>().convertToDouble());
@@ -115,14 +135,16 @@ LogicalResult FunctionLowering::lowerStoreGrad(StoreGradOp op) {
 
 // Scales must be known when a bucket is exchanged.
 void FunctionLowering::storeGradScales(Location loc) {
-  if (gradScales.symbols.empty()) return;
+  if (gradScales.symbols.empty())
+    return;
   step<planir::StoreGradScaleOp>(loc, gradScales.values, {}, 0, builder.getArrayAttr(gradScales.symbols));
   gradScales = {};
 }
 
 LogicalResult FunctionLowering::lowerReturn(func::ReturnOp op) {
   for (OpOperand &use : op->getOpOperands())
-    if (!written.contains(&use)) copy(op.getLoc(), memoryOf(use.get()), outputPlace(use));
+    if (!written.contains(&use))
+      copy(op.getLoc(), memoryOf(use.get()), outputPlace(use));
   storeGradScales(op.getLoc());
   if (!amaxes.symbols.empty())
     step<planir::RecordAmaxOp>(op.getLoc(), amaxes.values, {}, 0, builder.getArrayAttr(amaxes.symbols));
@@ -194,7 +216,8 @@ LogicalResult FunctionLowering::lower(Operation *op) {
 
 LogicalResult FunctionLowering::run() {
   for (Operation &op : func.getBody().front())
-    if (failed(lower(&op))) return failure();
+    if (failed(lower(&op)))
+      return failure();
   return success();
 }
 

@@ -14,7 +14,9 @@ using planir::BufferRole;
 using planir::PlaceKind;
 
 namespace {
-RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
+RankedTensorType typeOf(Value v) {
+  return cast<RankedTensorType>(v.getType());
+}
 
 StringRef resultName(func::FuncOp func, unsigned index) {
   auto name = func.getResultAttrOfType<StringAttr>(index, "msamp.name");
@@ -36,20 +38,25 @@ FunctionLowering::FunctionLowering(ModuleLowering &shared, func::FuncOp func, pl
 Value FunctionLowering::place(Place kind, StringRef name, RankedTensorType type) {
   auto nameAttr = builder.getStringAttr(name);
   Value &known = places[{static_cast<int>(kind), nameAttr}];
-  if (known) return known;
+  if (known)
+    return known;
   OpBuilder declarations(builder);
-  if (lastDeclaration) declarations.setInsertionPointAfter(lastDeclaration);
-  else declarations.setInsertionPointToStart(&program.getBody().front());
-  auto op = planir::PlaceOp::create(declarations, program.getLoc(), MemRefType::get(type.getShape(), type.getElementType()),
-                                    kind, nameAttr);
+  if (lastDeclaration)
+    declarations.setInsertionPointAfter(lastDeclaration);
+  else
+    declarations.setInsertionPointToStart(&program.getBody().front());
+  auto op = planir::PlaceOp::create(declarations, program.getLoc(),
+                                    MemRefType::get(type.getShape(), type.getElementType()), kind, nameAttr);
   lastDeclaration = op;
   return known = op.getMemory();
 }
 
 Value FunctionLowering::buffer(Location loc, StringRef name, int64_t bytes, BufferRole role) {
   OpBuilder declarations(builder);
-  if (lastDeclaration) declarations.setInsertionPointAfter(lastDeclaration);
-  else declarations.setInsertionPointToStart(&program.getBody().front());
+  if (lastDeclaration)
+    declarations.setInsertionPointAfter(lastDeclaration);
+  else
+    declarations.setInsertionPointToStart(&program.getBody().front());
   auto op = planir::BufferOp::create(declarations, loc, MemRefType::get({bytes}, declarations.getI8Type()),
                                      declarations.getStringAttr(name), role, IntegerAttr(), DenseI64ArrayAttr());
   lastDeclaration = op;
@@ -65,17 +72,22 @@ TensorMemory FunctionLowering::temporary(Location loc, StringRef name, RankedTen
 // Arguments, constants and symbols get their place when something first asks for it.
 TensorMemory &FunctionLowering::memoryOf(Value value) {
   auto found = memories.find(value);
-  if (found != memories.end()) return found->second;
+  if (found != memories.end())
+    return found->second;
   Value base;
   RankedTensorType type = typeOf(value);
   if (auto arg = dyn_cast<BlockArgument>(value))
     base = place(Place::Input, func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), "msamp.name").getValue(), type);
   else if (auto op = value.getDefiningOp<arith::ConstantOp>())
     base = place(Place::Constant, shared.constantFor(cast<ElementsAttr>(op.getValue())).getValue(), type);
-  else if (auto op = value.getDefiningOp<GetOp>()) base = place(Place::Weight, op.getParam(), type);
-  else if (auto op = value.getDefiningOp<GetScaleOp>()) base = place(Place::WeightScale, op.getParam(), type);
-  else if (auto op = value.getDefiningOp<GetAmaxOp>()) base = place(Place::WeightAmax, op.getParam(), type);
-  else if (auto op = value.getDefiningOp<SiteScaleOp>()) base = place(Place::SiteScale, op.getSite(), type);
+  else if (auto op = value.getDefiningOp<GetOp>())
+    base = place(Place::Weight, op.getParam(), type);
+  else if (auto op = value.getDefiningOp<GetScaleOp>())
+    base = place(Place::WeightScale, op.getParam(), type);
+  else if (auto op = value.getDefiningOp<GetAmaxOp>())
+    base = place(Place::WeightAmax, op.getParam(), type);
+  else if (auto op = value.getDefiningOp<SiteScaleOp>())
+    base = place(Place::SiteScale, op.getSite(), type);
   return memories[value] = rowMajor(base, type);
 }
 
@@ -87,7 +99,8 @@ TensorMemory FunctionLowering::contiguous(Value value) {
     return memory;
   }
   auto found = contiguousCopies.find(value);
-  if (found != contiguousCopies.end()) return found->second;
+  if (found != contiguousCopies.end())
+    return found->second;
   TensorMemory target = temporary(value.getLoc(), "copy", typeOf(value));
   copy(value.getLoc(), memory, target);
   return contiguousCopies[value] = target;
@@ -103,7 +116,8 @@ TensorMemory FunctionLowering::withUnitInnerStride(Value value) {
 TensorMemory FunctionLowering::gradPlace(StoreGradOp op) {
   auto type = typeOf(op.getGrad());
   // Sums over micro-batches are kept in FP32 whatever the type of one gradient.
-  if (op.getAccumulate()) type = RankedTensorType::get(type.getShape(), builder.getF32Type());
+  if (op.getAccumulate())
+    type = RankedTensorType::get(type.getShape(), builder.getF32Type());
   return rowMajor(place(Place::Grad, op.getParam(), type), type);
 }
 
@@ -114,7 +128,8 @@ TensorMemory FunctionLowering::outputPlace(OpOperand &use) {
 
 TensorMemory FunctionLowering::concatMemory(ConcatOp op) {
   auto found = concats.find(op);
-  if (found != concats.end()) return found->second;
+  if (found != concats.end())
+    return found->second;
   TensorMemory memory = define(op.getResult(), /*strided=*/false);
   return concats[op] = memory;
 }
@@ -133,10 +148,12 @@ std::optional<TensorMemory> FunctionLowering::destinationOf(Value value, bool st
       satisfied.push_back(&use);
       return outputPlace(use);
     }
-  if (!value.hasOneUse()) return std::nullopt;
+  if (!value.hasOneUse())
+    return std::nullopt;
   OpOperand &use = *value.use_begin();
   if (auto store = dyn_cast<StoreGradOp>(use.getOwner())) {
-    if (store.getAccumulate() || use.get() != store.getGrad()) return std::nullopt;
+    if (store.getAccumulate() || use.get() != store.getGrad())
+      return std::nullopt;
     satisfied.push_back(&use);
     return gradPlace(store);
   }
@@ -146,7 +163,8 @@ std::optional<TensorMemory> FunctionLowering::destinationOf(Value value, bool st
   }
   if (auto concat = dyn_cast<ConcatOp>(use.getOwner())) {
     TensorMemory part = partOfConcat(concatMemory(concat), use);
-    if (!(strided ? part.strides.back() == 1 : part.isContiguous())) return std::nullopt;
+    if (!(strided ? part.strides.back() == 1 : part.isContiguous()))
+      return std::nullopt;
     satisfied.push_back(&use);
     return part;
   }
@@ -168,9 +186,11 @@ TensorMemory FunctionLowering::define(Value result, bool strided) {
 
 Value FunctionLowering::view(Location loc, const TensorMemory &memory) {
   MemRefType type = memory.memrefType();
-  if (memory.offset == 0 && memory.base.getType() == type) return memory.base;
+  if (memory.offset == 0 && memory.base.getType() == type)
+    return memory.base;
   Value &known = views[{{memory.base, type}, memory.offset}];
-  if (known) return known;
+  if (known)
+    return known;
   OpBuilder declarations(builder);
   declarations.setInsertionPointAfter(lastDeclaration);
   auto op = planir::ViewOp::create(declarations, loc, type, memory.base, memory.offset);
@@ -205,7 +225,8 @@ LogicalResult FunctionLowering::lowerView(Operation *op) {
 LogicalResult FunctionLowering::lowerConcat(ConcatOp op) {
   TensorMemory whole = concatMemory(op);
   for (OpOperand &use : op->getOpOperands())
-    if (!written.contains(&use)) copy(op.getLoc(), memoryOf(use.get()), partOfConcat(whole, use));
+    if (!written.contains(&use))
+      copy(op.getLoc(), memoryOf(use.get()), partOfConcat(whole, use));
   return success();
 }
 
@@ -226,7 +247,8 @@ ModuleLowering::ModuleLowering(ModuleOp module, KernelShapeFn shape)
 
 StringAttr ModuleLowering::constantFor(ElementsAttr value) {
   StringAttr &known = constants[value];
-  if (known) return known;
+  if (known)
+    return known;
   auto op = planir::ConstantOp::create(builder, module.getLoc(), ("constant" + Twine(nextConstant++)).str(), value);
   return known = op.getSymNameAttr();
 }
@@ -235,7 +257,8 @@ planir::KernelOp ModuleLowering::kernelFor(ClusterOp cluster) {
   auto kernel = planir::KernelOp::create(builder, cluster.getLoc(), "kernel", 1, false, 0, "");
   Block &block = kernel.getBody().emplaceBlock();
   IRMapping mapping;
-  for (Value input : cluster.getInputs()) mapping.map(input, block.addArgument(input.getType(), input.getLoc()));
+  for (Value input : cluster.getInputs())
+    mapping.map(input, block.addArgument(input.getType(), input.getLoc()));
   OpBuilder inside = OpBuilder::atBlockEnd(&block);
   auto copy = cast<ClusterOp>(inside.clone(*cluster.getOperation(), mapping));
 
@@ -250,7 +273,8 @@ planir::KernelOp ModuleLowering::kernelFor(ClusterOp cluster) {
   SmallVector<StringRef> ops;
   copy.getBody().walk([&](Operation *op) {
     StringRef name = op->getName().stripDialect();
-    if (!isa<YieldOp, arith::ConstantOp>(op) && !llvm::is_contained(ops, name)) ops.push_back(name);
+    if (!isa<YieldOp, arith::ConstantOp>(op) && !llvm::is_contained(ops, name))
+      ops.push_back(name);
   });
   KernelShape cut = shape ? shape(copy) : KernelShape();
   kernel.setSymName(("kernel" + Twine(nextKernel++)).str());
@@ -272,13 +296,18 @@ struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
     auto bounds = getOperation()->getAttrOfType<DictionaryAttr>("msamp.bounds");
     for (BlockArgument arg : func.getArguments()) {
       auto name = func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), "msamp.name");
-      if (!name) return func.emitError() << "argument " << arg.getArgNumber() << " of @" << func.getName() << " has no msamp.name";
+      if (!name)
+        return func.emitError() << "argument " << arg.getArgNumber() << " of @" << func.getName()
+                                << " has no msamp.name";
       auto known = llvm::find_if(inputs, [&](NamedAttribute input) { return input.getName() == name; });
       SmallVector<NamedAttribute> entry{b.getNamedAttr("type", TypeAttr::get(arg.getType()))};
-      if (func.getArgAttr(arg.getArgNumber(), "msamp.labels")) entry.push_back(b.getNamedAttr("labels", b.getUnitAttr()));
-      if (Attribute bound = bounds ? bounds.get(name) : Attribute()) entry.push_back(b.getNamedAttr("bound", bound));
+      if (func.getArgAttr(arg.getArgNumber(), "msamp.labels"))
+        entry.push_back(b.getNamedAttr("labels", b.getUnitAttr()));
+      if (Attribute bound = bounds ? bounds.get(name) : Attribute())
+        entry.push_back(b.getNamedAttr("bound", bound));
       auto value = b.getDictionaryAttr(entry);
-      if (known == inputs.end()) inputs.push_back(NamedAttribute(name, value));
+      if (known == inputs.end())
+        inputs.push_back(NamedAttribute(name, value));
       else if (known->getValue() != value)
         return func.emitError() << "input " << name << " of @" << func.getName() << " is " << value
                                 << ", elsewhere it is " << known->getValue();
@@ -294,7 +323,8 @@ struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(module.getBody());
     for (func::FuncOp func : functions) {
-      if (failed(noteInputs(func, inputs))) return signalPassFailure();
+      if (failed(noteInputs(func, inputs)))
+        return signalPassFailure();
       eraseDeadOps(func);
       SmallVector<StringRef> outputs;
       for (unsigned i = 0; i < func.getNumResults(); ++i) {
@@ -304,9 +334,11 @@ struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
           return signalPassFailure();
         }
       }
-      auto program = planir::ProgramOp::create(builder, func.getLoc(), func.getName(), 0, 0, builder.getStrArrayAttr(outputs));
+      auto program =
+          planir::ProgramOp::create(builder, func.getLoc(), func.getName(), 0, 0, builder.getStrArrayAttr(outputs));
       program.getBody().emplaceBlock();
-      if (failed(FunctionLowering(shared, func, program).run())) return signalPassFailure();
+      if (failed(FunctionLowering(shared, func, program).run()))
+        return signalPassFailure();
       func.erase();
     }
     SmallVector<Attribute> list;
@@ -322,6 +354,8 @@ struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
 };
 } // namespace
 
-std::unique_ptr<Pass> createLowerToPlan(KernelShapeFn shape) { return std::make_unique<LowerToPlan>(std::move(shape)); }
+std::unique_ptr<Pass> createLowerToPlan(KernelShapeFn shape) {
+  return std::make_unique<LowerToPlan>(std::move(shape));
+}
 
 } // namespace msamp::schedule

@@ -80,7 +80,7 @@ private:
   llvm::DenseMap<std::pair<int, mlir::StringAttr>, mlir::Value> places;
   llvm::DenseMap<std::pair<std::pair<mlir::Value, mlir::Type>, int64_t>, mlir::Value> views;
   llvm::DenseMap<mlir::Operation *, TensorMemory> concats;
-  llvm::DenseSet<mlir::OpOperand *> written; // uses whose destination holds the value already
+  llvm::DenseSet<mlir::OpOperand *> written;  // uses whose destination holds the value already
   mlir::Operation *lastDeclaration = nullptr; // buffers, places and views stand before all steps
   struct Scalars {                            // of several symbols, handled by one step
     llvm::SmallVector<mlir::Attribute> symbols;

@@ -23,7 +23,8 @@ TensorMemory rowMajor(Value base, RankedTensorType type) {
 bool TensorMemory::isContiguous() const {
   int64_t expected = 1;
   for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
-    if (shape[d] != 1 && strides[d] != expected) return false;
+    if (shape[d] != 1 && strides[d] != expected)
+      return false;
     expected *= shape[d];
   }
   return true;
@@ -31,12 +32,14 @@ bool TensorMemory::isContiguous() const {
 
 int64_t TensorMemory::numElements() const {
   int64_t count = 1;
-  for (int64_t size : shape) count *= size;
+  for (int64_t size : shape)
+    count *= size;
   return count;
 }
 
 MemRefType TensorMemory::memrefType() const {
-  if (isContiguous()) return MemRefType::get(shape, element);
+  if (isContiguous())
+    return MemRefType::get(shape, element);
   return MemRefType::get(shape, element, StridedLayoutAttr::get(element.getContext(), 0, strides));
 }
 
@@ -50,20 +53,27 @@ std::optional<TensorMemory> TensorMemory::reshape(ArrayRef<int64_t> to) const {
   // dimensions must be evenly spaced, so that one stride reaches all of them.
   SmallVector<std::pair<int64_t, int64_t>> old;
   for (auto [size, stride] : llvm::zip(shape, strides))
-    if (size != 1) old.push_back({size, stride});
+    if (size != 1)
+      old.push_back({size, stride});
   size_t i = 0, j = 0;
   while (i < old.size()) {
-    while (j < to.size() && to[j] == 1) ++j;
-    if (j == to.size()) return std::nullopt;
+    while (j < to.size() && to[j] == 1)
+      ++j;
+    if (j == to.size())
+      return std::nullopt;
     size_t i0 = i, j0 = j;
     int64_t oldProduct = old[i++].first, newProduct = to[j++];
     while (oldProduct != newProduct) {
-      if (oldProduct < newProduct && i < old.size()) oldProduct *= old[i++].first;
-      else if (oldProduct > newProduct && j < to.size()) newProduct *= to[j++];
-      else return std::nullopt;
+      if (oldProduct < newProduct && i < old.size())
+        oldProduct *= old[i++].first;
+      else if (oldProduct > newProduct && j < to.size())
+        newProduct *= to[j++];
+      else
+        return std::nullopt;
     }
     for (size_t k = i0; k + 1 < i; ++k)
-      if (old[k].second != old[k + 1].first * old[k + 1].second) return std::nullopt;
+      if (old[k].second != old[k + 1].first * old[k + 1].second)
+        return std::nullopt;
     int64_t stride = old[i - 1].second;
     for (size_t k = j; k-- > j0;) {
       result.strides[k] = stride;
@@ -93,7 +103,8 @@ TensorMemory TensorMemory::slice(ArrayRef<int64_t> starts, ArrayRef<int64_t> ste
 
 TensorMemory TensorMemory::broadcast(ArrayRef<int64_t> dims, ArrayRef<int64_t> to) const {
   TensorMemory result{base, offset, SmallVector<int64_t>(to), SmallVector<int64_t>(to.size(), 0), element};
-  for (auto [i, d] : llvm::enumerate(dims)) result.strides[d] = strides[i];
+  for (auto [i, d] : llvm::enumerate(dims))
+    result.strides[d] = strides[i];
   return result;
 }
 

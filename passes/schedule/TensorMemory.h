@@ -9,13 +9,13 @@
 namespace msamp::schedule {
 
 struct TensorMemory {
-  mlir::Value base;           // a plan.buffer or a plan.place
-  int64_t offset = 0;         // in bytes
+  mlir::Value base;   // a plan.buffer or a plan.place
+  int64_t offset = 0; // in bytes
   llvm::SmallVector<int64_t> shape;
   llvm::SmallVector<int64_t> strides; // in elements
   mlir::Type element;
 
-  bool isContiguous() const;  // row-major without gaps
+  bool isContiguous() const; // row-major without gaps
   mlir::MemRefType memrefType() const;
   int64_t numElements() const;
   int64_t sizeInBytes() const { return numElements() * planir::elementBytes(element); }
@@ -23,7 +23,8 @@ struct TensorMemory {
   // The same elements under another shape, where strides can say it.
   std::optional<TensorMemory> reshape(llvm::ArrayRef<int64_t> to) const;
   TensorMemory transpose(llvm::ArrayRef<int64_t> permutation) const;
-  TensorMemory slice(llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> steps, llvm::ArrayRef<int64_t> sizes) const;
+  TensorMemory slice(llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> steps,
+                     llvm::ArrayRef<int64_t> sizes) const;
   TensorMemory broadcast(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> to) const;
 };
 

@@ -41,13 +41,15 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
       return signalPassFailure();
     }
     for (auto program : getOperation().getOps<planir::ProgramOp>())
-      if (failed(checkLayout(program)) || failed(checkSteps(program))) return signalPassFailure();
+      if (failed(checkLayout(program)) || failed(checkSteps(program)))
+        return signalPassFailure();
   }
 
   static LogicalResult checkLayout(planir::ProgramOp program) {
     SmallVector<planir::BufferOp> buffers(program.getBody().front().getOps<planir::BufferOp>());
     for (auto buffer : buffers) {
-      if (!buffer.getOffset() || !buffer.getLifetime()) return buffer.emitOpError() << "has no offset or no lifetime";
+      if (!buffer.getOffset() || !buffer.getLifetime())
+        return buffer.emitOpError() << "has no offset or no lifetime";
       int64_t end = static_cast<int64_t>(*buffer.getOffset()) + buffer.getSizeInBytes();
       if (end > static_cast<int64_t>(program.getArena()))
         return buffer.emitOpError() << "ends at byte " << end << " of an arena of " << program.getArena();
@@ -56,10 +58,12 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
     SmallVector<planir::BufferOp> open; // that reach beyond the current offset
     for (auto buffer : buffers) {
       llvm::erase_if(open, [&](planir::BufferOp other) {
-        return static_cast<int64_t>(*other.getOffset()) + other.getSizeInBytes() <= static_cast<int64_t>(*buffer.getOffset());
+        return static_cast<int64_t>(*other.getOffset()) + other.getSizeInBytes() <=
+               static_cast<int64_t>(*buffer.getOffset());
       });
       for (auto other : open)
-        if ((*other.getLifetime())[0] <= (*buffer.getLifetime())[1] && (*buffer.getLifetime())[0] <= (*other.getLifetime())[1])
+        if ((*other.getLifetime())[0] <= (*buffer.getLifetime())[1] &&
+            (*buffer.getLifetime())[0] <= (*other.getLifetime())[1])
           return buffer.emitOpError() << "shares bytes with buffer at " << *other.getOffset() << " while both live";
       open.push_back(buffer);
     }
@@ -81,8 +85,10 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
         if (buffer && ((*buffer.getLifetime())[0] > index || (*buffer.getLifetime())[1] < index))
           return step->emitError() << "step " << index << " touches a buffer that lives from step "
                                    << buffer.getLifetime().value()[0] << " to " << buffer.getLifetime().value()[1];
-        if (place && !read && place.getKind() != planir::PlaceKind::Output && place.getKind() != planir::PlaceKind::Grad)
-          return step->emitError() << "step " << index << " writes to " << stringifyPlaceKind(place.getKind()) << " " << place.getNameAttr();
+        if (place && !read && place.getKind() != planir::PlaceKind::Output &&
+            place.getKind() != planir::PlaceKind::Grad)
+          return step->emitError() << "step " << index << " writes to " << stringifyPlaceKind(place.getKind()) << " "
+                                   << place.getNameAttr();
         bool ownMemory = buffer || (place && place.getKind() == planir::PlaceKind::Output);
         if (read && ownMemory && !(first ? any : always)[base].covers(begin, end))
           return step->emitError() << "step " << index << " reads bytes [" << begin << ", " << end << ") of "
@@ -93,7 +99,8 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
         auto [base, begin] = planir::baseOf(memory);
         int64_t end = begin + planir::extentInBytes(cast<MemRefType>(memory.getType()));
         any[base].add(begin, end);
-        if (!first) always[base].add(begin, end);
+        if (!first)
+          always[base].add(begin, end);
       }
       ++index;
     }

@@ -8,10 +8,14 @@ namespace msamp::runtime {
 
 namespace {
 
-uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+uint64_t round64(uint64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 // Values narrower than FP32 have a scale a block when they are moments.
-bool blockScaled(plan::Type type) { return type == plan::E4M3 || type == plan::E5M2 || type == plan::F16; }
+bool blockScaled(plan::Type type) {
+  return type == plan::E4M3 || type == plan::E5M2 || type == plan::F16;
+}
 
 uint64_t elementsOf(const plan::Parameter &parameter) {
   uint64_t n = 1;
@@ -50,7 +54,8 @@ Shard shardOf(const plan::Plan &plan, int stateClass, unsigned rank, unsigned ra
     shard.elements += end - begin;
     for (unsigned index : bucket.parameters()) {
       const plan::Parameter &parameter = plan.parameters(static_cast<int>(index));
-      const uint64_t first = std::max(begin, parameter.offset()), last = std::min(end, parameter.offset() + elementsOf(parameter));
+      const uint64_t first = std::max(begin, parameter.offset()),
+                     last = std::min(end, parameter.offset() + elementsOf(parameter));
       if (first < last)
         shard.values += last - first;
     }
@@ -78,7 +83,8 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
     if (isFp8(static_cast<Type>(state.grad())) && ranks > 1)
       table.scales(state.elements() / blockSize);
   }
-  const auto parameters = static_cast<uint64_t>(plan.parameters_size()), sites = static_cast<uint64_t>(plan.sites_size());
+  const auto parameters = static_cast<uint64_t>(plan.parameters_size()),
+             sites = static_cast<uint64_t>(plan.sites_size());
   for (int i = 0; i < 4; ++i) // of weights, their amax, masters and gradients
     table.scales(parameters);
   for (uint64_t count : {sites, sites, sites * std::max(1u, plan.history())}) // scale, amax, history

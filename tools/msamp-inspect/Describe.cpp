@@ -10,9 +10,12 @@ using namespace runtime;
 
 namespace {
 
-std::string typeName(plan::Type type) { return std::string(nameOf(static_cast<Type>(type))); }
+std::string typeName(plan::Type type) {
+  return std::string(nameOf(static_cast<Type>(type)));
+}
 
-template <class Shape> Json shapeOf(const Shape &shape) {
+template <class Shape>
+Json shapeOf(const Shape &shape) {
   Json list = Json::array();
   for (int64_t d : shape)
     list.push_back(d);
@@ -60,10 +63,14 @@ Json inputs(const plan::Plan &plan) {
 
 const char *initName(plan::Parameter::Init init) {
   switch (init) {
-  case plan::Parameter::FROM_FILE: return "from-model";
-  case plan::Parameter::NORMAL: return "normal";
-  case plan::Parameter::ONES: return "ones";
-  default: return "zeros";
+  case plan::Parameter::FROM_FILE:
+    return "from-model";
+  case plan::Parameter::NORMAL:
+    return "normal";
+  case plan::Parameter::ONES:
+    return "ones";
+  default:
+    return "zeros";
   }
 }
 
@@ -71,9 +78,13 @@ Json parameters(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Parameter &parameter : plan.parameters()) {
     const plan::StateClass &state = plan.classes(static_cast<int>(parameter.state_class()));
-    Json entry{{"name", parameter.name()}, {"kind", parameter.trained() ? "trained" : "frozen"},
-        {"role", lower(plan::Parameter::Role_Name(parameter.role()))}, {"shape", shapeOf(parameter.shape())},
-        {"class", state.name()}, {"weight", typeName(state.weight())}, {"scaled", state.weight_scaled()}};
+    Json entry{{"name", parameter.name()},
+               {"kind", parameter.trained() ? "trained" : "frozen"},
+               {"role", lower(plan::Parameter::Role_Name(parameter.role()))},
+               {"shape", shapeOf(parameter.shape())},
+               {"class", state.name()},
+               {"weight", typeName(state.weight())},
+               {"scaled", state.weight_scaled()}};
     if (parameter.trained()) {
       entry["master"] = typeName(state.master());
       entry["gradient"] = typeName(state.grad());
@@ -87,8 +98,10 @@ Json parameters(const plan::Plan &plan) {
     list.push_back(entry);
   }
   for (const plan::Constant &constant : plan.constants())
-    list.push_back(Json{{"name", constant.name()}, {"kind", "constant"}, {"shape", shapeOf(constant.shape())},
-        {"weight", typeName(constant.type())}});
+    list.push_back(Json{{"name", constant.name()},
+                        {"kind", "constant"},
+                        {"shape", shapeOf(constant.shape())},
+                        {"weight", typeName(constant.type())}});
   return list;
 }
 
@@ -96,8 +109,12 @@ Json buckets(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Bucket &bucket : plan.buckets()) {
     const plan::StateClass &state = plan.classes(static_cast<int>(bucket.state_class()));
-    list.push_back(Json{{"name", bucket.name()}, {"class", state.name()}, {"elements", bucket.elements()},
-        {"parameters", bucket.parameters_size()}, {"gradient", typeName(state.grad())}, {"wire", typeName(state.wire())}});
+    list.push_back(Json{{"name", bucket.name()},
+                        {"class", state.name()},
+                        {"elements", bucket.elements()},
+                        {"parameters", bucket.parameters_size()},
+                        {"gradient", typeName(state.grad())},
+                        {"wire", typeName(state.wire())}});
   }
   return list;
 }
@@ -105,13 +122,15 @@ Json buckets(const plan::Plan &plan) {
 Json sites(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Site &site : plan.sites())
-    list.push_back(Json{{"name", site.name()}, {"kind", lower(plan::Site::Kind_Name(site.kind()))}, {"format", typeName(site.format())}});
+    list.push_back(Json{{"name", site.name()},
+                        {"kind", lower(plan::Site::Kind_Name(site.kind()))},
+                        {"format", typeName(site.format())}});
   return list;
 }
 
 Json memory(const plan::Plan &plan, unsigned ranks) {
-  constexpr const char *names[roleCount] = {"weights", "master", "gradients", "moments", "scales", "padding", "activations",
-      "workspace", "constants", "inputs"};
+  constexpr const char *names[roleCount] = {"weights", "master",      "gradients", "moments",   "scales",
+                                            "padding", "activations", "workspace", "constants", "inputs"};
   Json list = Json::array();
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const RoleBytes bytes = memoryOfRank(plan, rank, ranks);
@@ -131,12 +150,24 @@ Json operand(const plan::Plan &plan, const plan::Program &program, const plan::O
   Json entry{{"kind", lower(plan::Operand::Kind_Name(from.kind()))}};
   const int index = static_cast<int>(from.index());
   switch (from.kind()) {
-  case plan::Operand::BUFFER: entry["buffer"] = index; break;
-  case plan::Operand::INPUT: entry["name"] = plan.inputs(index).name(); break;
-  case plan::Operand::CONSTANT: entry["name"] = plan.constants(index).name(); break;
-  case plan::Operand::SITE_SCALE: entry["name"] = plan.sites(index).name(); break;
-  case plan::Operand::OUTPUT: entry["name"] = program.outputs(index).name(); break;
-  default: entry["name"] = plan.parameters(index).name(); break;
+  case plan::Operand::BUFFER:
+    entry["buffer"] = index;
+    break;
+  case plan::Operand::INPUT:
+    entry["name"] = plan.inputs(index).name();
+    break;
+  case plan::Operand::CONSTANT:
+    entry["name"] = plan.constants(index).name();
+    break;
+  case plan::Operand::SITE_SCALE:
+    entry["name"] = plan.sites(index).name();
+    break;
+  case plan::Operand::OUTPUT:
+    entry["name"] = program.outputs(index).name();
+    break;
+  default:
+    entry["name"] = plan.parameters(index).name();
+    break;
   }
   entry["type"] = typeName(from.type());
   entry["shape"] = shapeOf(from.shape());
@@ -184,8 +215,9 @@ Json step(const plan::Plan &plan, const plan::Program &program, const plan::Step
 Json programs(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Program &program : plan.programs()) {
-    Json entry{{"name", program.name()}, {"arena_bytes", program.arena_bytes()},
-        {"workspace_bytes", program.arena_workspace_bytes()}};
+    Json entry{{"name", program.name()},
+               {"arena_bytes", program.arena_bytes()},
+               {"workspace_bytes", program.arena_workspace_bytes()}};
     uint64_t bytes = 0, flops = 0;
     for (const plan::Step &s : program.steps()) {
       if (s.when() == plan::Step::FIRST)
@@ -197,12 +229,15 @@ Json programs(const plan::Plan &plan) {
     entry["flops"] = flops;
     entry["outputs"] = Json::array();
     for (const plan::Output &output : program.outputs())
-      entry["outputs"].push_back(Json{{"name", output.name()}, {"type", typeName(output.type())}, {"shape", shapeOf(output.shape())}});
+      entry["outputs"].push_back(
+          Json{{"name", output.name()}, {"type", typeName(output.type())}, {"shape", shapeOf(output.shape())}});
     entry["buffers"] = Json::array();
     for (const plan::Buffer &buffer : program.buffers())
-      entry["buffers"].push_back(Json{{"name", buffer.name()}, {"role", lower(plan::Role_Name(buffer.role()))},
-          {"offset", buffer.offset()}, {"bytes", buffer.bytes()},
-          {"steps", Json::array({buffer.first_step(), buffer.last_step()})}});
+      entry["buffers"].push_back(Json{{"name", buffer.name()},
+                                      {"role", lower(plan::Role_Name(buffer.role()))},
+                                      {"offset", buffer.offset()},
+                                      {"bytes", buffer.bytes()},
+                                      {"steps", Json::array({buffer.first_step(), buffer.last_step()})}});
     entry["steps"] = Json::array();
     for (const plan::Step &s : program.steps())
       entry["steps"].push_back(step(plan, program, s));

@@ -57,8 +57,8 @@ void printParameters(const Json &parameters, std::ostream &out) {
       std::string storage = p["weight"].get<std::string>() + (p.value("scaled", false) ? "*scale" : "");
       std::string state;
       if (p.contains("gradient")) {
-        state = fmt::format("gradient {}, moments {} {}", p["gradient"].get<std::string>(), p["moments"][0].get<std::string>(),
-            p["moments"][1].get<std::string>());
+        state = fmt::format("gradient {}, moments {} {}", p["gradient"].get<std::string>(),
+                            p["moments"][0].get<std::string>(), p["moments"][1].get<std::string>());
         if (p["master"] != "none")
           state = "master " + p["master"].get<std::string>() + ", " + state;
       }
@@ -84,8 +84,8 @@ std::string operandText(const Json &operand) {
 void printPrograms(const Json &programs, std::ostream &out) {
   for (const Json &program : programs) {
     out << fmt::format("\nprogram {}: {} steps, {} moved, {}, arena {} bytes\n", program["name"].get<std::string>(),
-        program["steps"].size(), amount(program["bytes"].get<double>(), "B"), amount(program["flops"].get<double>(), "FLOP"),
-        program["arena_bytes"].get<uint64_t>());
+                       program["steps"].size(), amount(program["bytes"].get<double>(), "B"),
+                       amount(program["flops"].get<double>(), "FLOP"), program["arena_bytes"].get<uint64_t>());
     std::vector<std::vector<std::string>> rows;
     size_t index = 0;
     for (const Json &step : program["steps"]) {
@@ -104,7 +104,8 @@ void printPrograms(const Json &programs, std::ostream &out) {
       if (step.contains("cluster"))
         what += " " + step["name"].get<std::string>() + " (" + step["cluster"].get<std::string>() + ")";
       rows.push_back({std::to_string(index++), step["device"], step.contains("when") ? "first" : "", what,
-          amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), nodes, operands});
+                      amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), nodes,
+                      operands});
     }
     printTable(rows, out);
   }
@@ -116,12 +117,13 @@ void printText(const Json &d, std::ostream &out) {
   for (const auto &[key, value] : d["header"].items())
     out << fmt::format("{:<24}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const Json &input : d["inputs"]) {
-    out << fmt::format("{:<24}{} {}[{}]", input.contains("labels") ? "labels" : "input", input["name"].get<std::string>(),
-        input["type"].get<std::string>(), shapeText(input["shape"]));
+    out << fmt::format("{:<24}{} {}[{}]", input.contains("labels") ? "labels" : "input",
+                       input["name"].get<std::string>(), input["type"].get<std::string>(), shapeText(input["shape"]));
     out << (input.contains("below") ? fmt::format(" below {}\n", input["below"].get<int64_t>()) : "\n");
   }
   printParameters(d["parameters"], out);
-  out << fmt::format("\n{} gradient buckets, {} scale sites\n\nmemory in bytes, a column a rank\n", d["buckets"].size(), d["sites"].size());
+  out << fmt::format("\n{} gradient buckets, {} scale sites\n\nmemory in bytes, a column a rank\n", d["buckets"].size(),
+                     d["sites"].size());
   std::vector<std::vector<std::string>> rows;
   for (const auto &[role, bytes] : d["memory"][0].items()) {
     rows.push_back({role});

@@ -15,7 +15,9 @@ int main(int argc, char **argv) {
   unsigned ranks = 1;
   app.add_option("PLAN", directory, "directory that msampc wrote")->required()->type_name("");
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->type_name("FORMAT");
-  app.add_option("--ranks", ranks, "number of ranks to show memory for")->check(CLI::Range(1u, 1u << 16))->type_name("R");
+  app.add_option("--ranks", ranks, "number of ranks to show memory for")
+      ->check(CLI::Range(1u, 1u << 16))
+      ->type_name("R");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &e) {

@@ -21,7 +21,8 @@ std::string placeOf(Location loc) {
     return text;
   }
   codegen::Nodes nodes = codegen::nodesOf(loc, 4);
-  if (nodes.names.empty()) return text;
+  if (nodes.names.empty())
+    return text;
   out << (nodes.backward ? "backward of node" : "node") << (nodes.names.size() > 1 ? "s " : " ");
   llvm::interleaveComma(nodes.names, out, [&](const std::string &name) { out << "'" << name << "'"; });
   out << ": ";
@@ -30,46 +31,54 @@ std::string placeOf(Location loc) {
 
 StringRef severityName(DiagnosticSeverity severity) {
   switch (severity) {
-  case DiagnosticSeverity::Error: return "error";
-  case DiagnosticSeverity::Warning: return "warning";
-  default: return "note";
+  case DiagnosticSeverity::Error:
+    return "error";
+  case DiagnosticSeverity::Warning:
+    return "warning";
+  default:
+    return "note";
   }
 }
 
 // `passed precision: node 'x': message`.
 class RemarkPrinter : public remark::detail::MLIRRemarkStreamerBase {
 public:
-  explicit RemarkPrinter(std::unique_ptr<llvm::raw_fd_ostream> file) : out(std::move(file)) {}
+  RemarkPrinter(std::unique_ptr<llvm::raw_fd_ostream> file, bool &broken) : out(std::move(file)), broken(broken) {}
   void streamOptimizationRemark(const remark::detail::Remark &remark) override {
     StringRef kind = remark.getRemarkTypeString();
     *out << kind << " " << remark.getCombinedCategoryName() << ": " << placeOf(remark.getLocation());
     bool first = true;
     for (const auto &arg : remark.getArgs()) {
       bool text = arg.key == "String" || arg.key == "Remark" || arg.key == "Reason";
-      if (!text) *out << (first ? "" : ", ") << arg.key << " = ";
+      if (!text)
+        *out << (first ? "" : ", ") << arg.key << " = ";
       *out << arg.val;
       first = false;
     }
     *out << "\n";
     out->flush();
+    // Left set, the error would end the process from the stream's destructor.
+    broken |= out->has_error();
+    out->clear_error();
   }
 
 private:
   std::unique_ptr<llvm::raw_fd_ostream> out;
+  bool &broken;
 };
 } // namespace
 
 DiagnosticPrinter::DiagnosticPrinter(MLIRContext &context)
     : handler(&context, [this](Diagnostic &diagnostic) {
-        llvm::errs() << "msampc: " << severityName(diagnostic.getSeverity()) << ": " << placeOf(diagnostic.getLocation())
-                     << diagnostic.str() << "\n";
+        llvm::errs() << "msampc: " << severityName(diagnostic.getSeverity()) << ": "
+                     << placeOf(diagnostic.getLocation()) << diagnostic.str() << "\n";
         for (Diagnostic &note : diagnostic.getNotes())
           llvm::errs() << "msampc: note: " << placeOf(note.getLocation()) << note.str() << "\n";
         count += diagnostic.getSeverity() == DiagnosticSeverity::Error;
         return success();
       }) {}
 
-bool enableRemarks(MLIRContext &context, const std::string &path) {
+bool enableRemarks(MLIRContext &context, const std::string &path, bool &broken) {
   std::error_code error;
   auto file = std::make_unique<llvm::raw_fd_ostream>(path, error);
   if (error) {
@@ -79,7 +88,7 @@ bool enableRemarks(MLIRContext &context, const std::string &path) {
   remark::RemarkCategories all;
   // Each kind has to be asked for: `all` only widens those that are.
   all.all = all.passed = all.missed = all.analysis = all.failed = ".*";
-  return succeeded(remark::enableOptimizationRemarks(context, std::make_unique<RemarkPrinter>(std::move(file)),
+  return succeeded(remark::enableOptimizationRemarks(context, std::make_unique<RemarkPrinter>(std::move(file), broken),
                                                      std::make_unique<remark::RemarkEmittingPolicyAll>(), all));
 }
 
@@ -92,7 +101,8 @@ void Progress::finish() {
   std::chrono::duration<double> took = Clock::now() - phaseBegin, total = Clock::now() - begin;
   llvm::raw_string_ostream(held) << llvm::format("msampc: %-10s %6.1f s\n", phase.c_str(), took.count());
   talking |= total.count() > 1.0;
-  if (!talking) return;
+  if (!talking)
+    return;
   llvm::errs() << held;
   held.clear();
 }

@@ -22,8 +22,9 @@ private:
   mlir::ScopedDiagnosticHandler handler;
 };
 
-// Streams remarks to a file, or standard output for "-". Returns false if the file cannot be opened.
-bool enableRemarks(mlir::MLIRContext &context, const std::string &path);
+// Streams remarks to a file, or standard output for "-". Returns false if the file cannot be opened; sets `broken` if
+// it takes no more.
+bool enableRemarks(mlir::MLIRContext &context, const std::string &path, bool &broken);
 
 // A line on stderr for each finished phase, once the whole takes longer than a second.
 class Progress {

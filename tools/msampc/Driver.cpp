@@ -50,34 +50,44 @@ public:
 
   void run() {
     // A long compilation should not end in vain.
-    if (options.compileTo.empty()) codegen::checkDirectory(options.output);
-    if (!options.remarks.empty() && !enableRemarks(context, options.remarks)) throw Reported{frontend::kIo};
-    if (!options.dumpPhases.empty()) makeDumpFolder();
+    if (options.compileTo.empty())
+      codegen::checkDirectory(options.output);
+    if (!options.remarks.empty() && !enableRemarks(context, options.remarks, remarksBroken))
+      throw Reported{frontend::kIo};
+    if (!options.dumpPhases.empty())
+      makeDumpFolder();
     options.pipeline.kernelShape = [](ClusterOp cluster) {
       codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
       return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
     };
     options.pipeline.parameterValues = [this] { return weights; };
 
+    // A whole function says no more than the message and its node do.
+    context.printOpOnDiagnostic(false);
+
     ArrayRef<StringRef> phases = phaseNames();
     size_t number = 0;
     if (options.compileFrom.empty()) {
       progress.start("import");
       module = frontend::importModel(options.input, options.import, context);
-      if (failed(verify(*module))) throw Reported{frontend::kInternal};
+      if (failed(verify(*module)))
+        throw Reported{frontend::kInternal};
       openWeights(options.input);
       finishPhase(number++);
-      if (options.compileTo == "import") return writeModule();
+      if (options.compileTo == "import")
+        return writeModule();
     } else {
       parseModule();
       number = static_cast<size_t>(llvm::find(phases, options.compileFrom) - phases.begin()) + 1;
-      if (options.compileFrom == options.compileTo) return writeModule();
+      if (options.compileFrom == options.compileTo)
+        return writeModule();
     }
     for (; phases[number] != "codegen"; ++number) {
       progress.start(phases[number]);
       runPhase(phases[number]);
       finishPhase(number);
-      if (options.compileTo == phases[number]) return writeModule();
+      if (options.compileTo == phases[number])
+        return writeModule();
     }
     progress.start("codegen");
     writePlan();
@@ -96,21 +106,25 @@ private:
   }
 
   void openWeights(const std::string &model) {
-    if (!options.import.initStddev) weights = std::make_shared<codegen::ModelWeights>(model);
+    if (!options.import.initStddev)
+      weights = std::make_shared<codegen::ModelWeights>(model);
   }
 
   void makeDumpFolder() {
     std::error_code error;
     fs::create_directories(options.dumpPhases, error);
-    if (error) runtime::failIo("cannot create {}: {}", options.dumpPhases, error.message());
+    if (error)
+      runtime::failIo("cannot create {}: {}", options.dumpPhases, error.message());
   }
 
   void parseModule() {
     std::error_code error;
-    if (!fs::is_regular_file(options.input, error)) runtime::failIo("cannot read {}: no such file", options.input);
+    if (!fs::is_regular_file(options.input, error))
+      runtime::failIo("cannot read {}: no such file", options.input);
     context.loadAllAvailableDialects();
     module = parseSourceFile<ModuleOp>(options.input, ParserConfig(&context));
-    if (!module) throw Reported{frontend::kBadData};
+    if (!module)
+      throw Reported{frontend::kBadData};
     if (auto source = (*module)->getAttrOfType<StringAttr>("msamp.source"); source && !source.getValue().empty())
       openWeights(source.getValue().str());
   }
@@ -118,8 +132,10 @@ private:
   void runPhase(StringRef phase) {
     PassManager manager(&context);
     buildPhase(manager, phase, options.pipeline);
-    if (succeeded(manager.run(*module))) return;
-    if (diagnostics.errors() == 0) runtime::failInternal("phase {} failed and did not say why", phase.str());
+    if (succeeded(manager.run(*module)))
+      return;
+    if (diagnostics.errors() == 0)
+      runtime::failInternal("phase {} failed and did not say why", phase.str());
     // Up to here it depends on the model whether a phase can do its work; from here on on what phases left.
     static constexpr StringRef onTheModel[] = {"raise", "loss", "autodiff", "recompute", "precision"};
     throw Reported{llvm::is_contained(onTheModel, phase) ? frontend::kBadData : frontend::kInternal};
@@ -127,7 +143,9 @@ private:
 
   void finishPhase(size_t number) {
     progress.finish();
-    if (options.dumpPhases.empty()) return;
+    if (remarksBroken) runtime::failIo("cannot write remarks to {}: is the disk full?", options.remarks);
+    if (options.dumpPhases.empty())
+      return;
     std::string file = llvm::formatv("{0,0+2}.{1}.mlir", number + 1, phaseNames()[number]).str();
     print((fs::path(options.dumpPhases) / file).string());
   }
@@ -137,11 +155,13 @@ private:
   void print(const std::string &path) {
     std::error_code error;
     llvm::raw_fd_ostream out(path, error);
-    if (error) runtime::failIo("cannot write {}: {}", path, error.message());
+    if (error)
+      runtime::failIo("cannot write {}: {}", path, error.message());
     (*module)->print(out, OpPrintingFlags().enableDebugInfo());
     out << "\n";
     out.flush();
-    if (!out.has_error()) return;
+    if (!out.has_error())
+      return;
     std::string message = out.error().message();
     out.clear_error();
     runtime::failIo("cannot write {}: {}", path, message);
@@ -157,14 +177,17 @@ private:
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
     plan::Plan written = codegen::writePlan(*module, options.output, plan);
-    if (options.memoryRanks == 0) return;
+    if (options.memoryRanks == 0)
+      return;
     std::vector<runtime::RoleBytes> ranks;
     for (unsigned rank = 0; rank < options.memoryRanks; ++rank)
       ranks.push_back(runtime::memoryOfRank(written, rank, options.memoryRanks));
-    std::cout << monitor::memoryTable(ranks) << std::flush;
+    if (!(std::cout << monitor::memoryTable(ranks) << std::flush))
+      runtime::failIo("cannot write the memory table to standard output");
   }
 
   Options &options;
+  bool remarksBroken = false; // outlives the context, whose remarks set it
   MLIRContext context;
   DiagnosticPrinter diagnostics;
   Progress progress;

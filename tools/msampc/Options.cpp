@@ -30,7 +30,8 @@ void checkRegex(const std::string &flag, const std::string &text) {
 void parseDim(const std::string &text, std::map<std::string, int64_t> &dims) {
   size_t equals = text.rfind('=');
   int64_t size = 0;
-  if (equals == std::string::npos || equals == 0 || llvm::StringRef(text).substr(equals + 1).getAsInteger(10, size) || size < 1)
+  if (equals == std::string::npos || equals == 0 || llvm::StringRef(text).substr(equals + 1).getAsInteger(10, size) ||
+      size < 1)
     throw CLI::ValidationError("--dim", "'" + text + "' is not NAME=SIZE with a size of at least 1");
   auto [known, added] = dims.insert({text.substr(0, equals), size});
   if (!added && known->second != size)
@@ -39,17 +40,21 @@ void parseDim(const std::string &text, std::map<std::string, int64_t> &dims) {
 }
 
 void parseInit(const std::string &text, std::optional<double> &stddev) {
-  if (text == "from-model") return;
+  if (text == "from-model")
+    return;
   double value = 0;
   llvm::StringRef number(text);
   if (!number.consume_front("normal:") || number.getAsDouble(value) || !std::isfinite(value) || value < 0)
-    throw CLI::ValidationError("--init", "'" + text + "' is neither from-model nor normal:S with a standard deviation S");
+    throw CLI::ValidationError("--init",
+                               "'" + text + "' is neither from-model nor normal:S with a standard deviation S");
   stddev = value;
 }
 
 void checkLoss(const std::string &text) {
-  if (text == "cross-entropy" || text == "mse" || text == "bce") return;
-  if (text.rfind("output:", 0) == 0 && text.size() > 7) return;
+  if (text == "cross-entropy" || text == "mse" || text == "bce")
+    return;
+  if (text.rfind("output:", 0) == 0 && text.size() > 7)
+    return;
   throw CLI::ValidationError("--loss", "'" + text + "' is none of cross-entropy, mse, bce, output:NAME");
 }
 
@@ -61,7 +66,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   std::string init = "from-model";
   PipelineOptions &p = o.pipeline;
   std::vector<std::string> phases;
-  for (llvm::StringRef phase : phaseNames()) phases.push_back(phase.str());
+  for (llvm::StringRef phase : phaseNames())
+    phases.push_back(phase.str());
 
   CLI::App app{"Compiles the training step of an ONNX model: forward, backward, gradient exchange and optimizer,\n"
                "with FP8 in compute, storage and communication, into a plan that msamp-run executes.",
@@ -70,36 +76,56 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.option_defaults()->always_capture_default();
   app.set_version_flag("--version", version);
   app.add_option("MODEL", o.input, "ONNX model; an MLIR file with --compile-from")->required()->type_name("");
-  app.add_option("-o,--output", o.output, "directory of the plan; with --compile-to the MLIR file, standard output by default")
+  app.add_option("-o,--output", o.output,
+                 "directory of the plan; with --compile-to the MLIR file, standard output by default")
       ->type_name("PLAN");
   app.add_option("--level", p.level, "precision level: fp32, bf16, O1, O2 or O3")
-      ->check(CLI::IsMember({"fp32", "bf16", "O1", "O2", "O3"}))->type_name("LEVEL");
-  app.add_option("--target", p.target, "device to compile for: cpu")->check(CLI::IsMember({"cpu"}))->type_name("TARGET");
+      ->check(CLI::IsMember({"fp32", "bf16", "O1", "O2", "O3"}))
+      ->type_name("LEVEL");
+  app.add_option("--target", p.target, "device to compile for: cpu")
+      ->check(CLI::IsMember({"cpu"}))
+      ->type_name("TARGET");
   app.add_option("--loss", p.loss, "cross-entropy, mse, bce (of the first output), or output:NAME")->type_name("LOSS");
   app.add_option("--labels", p.labels, "name of the extra input with the targets")->type_name("NAME");
-  app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")->allow_extra_args(false)->type_name("NAME=SIZE");
+  app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SIZE");
   app.add_option("--recipe", p.recipe, "FP8 scaling: delayed, current or rowwise")
-      ->check(CLI::IsMember({"delayed", "current", "rowwise"}))->type_name("RECIPE");
+      ->check(CLI::IsMember({"delayed", "current", "rowwise"}))
+      ->type_name("RECIPE");
   app.add_option("--optimizer", p.optimizer, "adamw, adam or sgd")
-      ->check(CLI::IsMember({"adamw", "adam", "sgd"}))->type_name("NAME");
+      ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
+      ->type_name("NAME");
   app.add_option("--init", init, "initial weights: from-model, or normal:S for N(0, S)")->type_name("INIT");
-  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches")->allow_extra_args(false)->type_name("REGEX");
-  app.add_option("--train", o.import.train, "train initializers whose ONNX name matches")->allow_extra_args(false)->type_name("REGEX");
+  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
+  app.add_option("--train", o.import.train, "train initializers whose ONNX name matches")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
   app.add_option("--accumulate", p.accumulate, "micro-batches of a rank in one step")
-      ->check(CLI::Range(1, 1 << 20))->type_name("N");
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
   app.add_option("--recompute", p.recompute, "activations rebuilt in the backward: none, selective or full")
-      ->check(CLI::IsMember({"none", "selective", "full"}))->type_name("MODE");
+      ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->type_name("MODE");
   app.add_option("--zero", p.zero, "ZeRO stage, what ranks share: 0 nothing, 1 optimizer state")
-      ->check(CLI::Range(0, 1))->type_name("STAGE");
+      ->check(CLI::Range(0, 1))
+      ->type_name("STAGE");
   app.add_option("--bucket", p.bucketMiB, "size of the gradient buckets that are exchanged together")
-      ->check(CLI::Range(1, 1 << 20))->type_name("MIB");
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("MIB");
   app.add_flag("--memory{1}", o.memoryRanks, "print the bytes of each role for each of R ranks (--memory=R; R 1)")
-      ->check(CLI::Range(1u, 1u << 16))->default_str("off");
+      ->check(CLI::Range(1u, 1u << 16))
+      ->default_str("off");
   app.add_option("--compile-from", o.compileFrom, "MODEL is MLIR as it is after this phase; go on from there")
-      ->check(CLI::IsMember(phases))->type_name("PHASE");
+      ->check(CLI::IsMember(phases))
+      ->type_name("PHASE");
   app.add_option("--compile-to", o.compileTo, "stop after this phase and write MLIR")
-      ->check(CLI::IsMember(phases))->type_name("PHASE");
-  app.add_option("--dump-phases", o.dumpPhases, "write the MLIR after each phase into this directory")->type_name("DIR");
+      ->check(CLI::IsMember(phases))
+      ->type_name("PHASE");
+  app.add_option("--dump-phases", o.dumpPhases, "write the MLIR after each phase into this directory")
+      ->type_name("DIR");
   app.add_option("--remarks", o.remarks, "write what was done and what was missed, and why; - for standard output")
       ->type_name("FILE");
   app.footer("Phases: " + joined(phaseNames(), ", ") +
@@ -107,16 +133,22 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
 
   try {
     app.parse(argc, argv);
-    for (const std::string &dim : dims) parseDim(dim, o.import.dims);
+    for (const std::string &dim : dims)
+      parseDim(dim, o.import.dims);
     parseInit(init, o.import.initStddev);
     checkLoss(p.loss);
-    for (const std::string &text : o.import.freeze) checkRegex("--freeze", text);
-    for (const std::string &text : o.import.train) checkRegex("--train", text);
+    if (p.labels.empty()) throw CLI::ValidationError("--labels", "the input with the targets needs a name");
+    for (const std::string &text : o.import.freeze)
+      checkRegex("--freeze", text);
+    for (const std::string &text : o.import.train)
+      checkRegex("--train", text);
     auto position = [&](const std::string &phase) { return llvm::find(phases, phase) - phases.begin(); };
-    if (o.compileTo == "codegen") o.compileTo.clear();
+    if (o.compileTo == "codegen")
+      o.compileTo.clear();
     if (!o.compileFrom.empty() && !o.compileTo.empty() && position(o.compileFrom) > position(o.compileTo))
       throw CLI::ValidationError("--compile-to", o.compileTo + " comes before " + o.compileFrom);
-    if (o.compileFrom == "codegen") throw CLI::ValidationError("--compile-from", "nothing comes after codegen");
+    if (o.compileFrom == "codegen")
+      throw CLI::ValidationError("--compile-from", "nothing comes after codegen");
     if (o.compileTo.empty() && o.output.empty())
       throw CLI::ValidationError("-o", "where to write the plan is missing: give -o PLAN");
     if (o.compileTo.empty() && o.output == "-")
