@@ -8,6 +8,9 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 #include <onnx/onnx_pb.h>
 
 #include <regex>
@@ -210,9 +213,51 @@ private:
     for (int i = 0; i < graph().output_size(); ++i)
       function.setResultAttr(i, nameAttr, builder.getStringAttr(graph().output(i).name()));
 
+    checkTypes(function);
     addParameters(function, e);
     verifyModule(*module);
     return module;
+  }
+
+  // Steps are computed from and for FP32; lower precision is a matter of the level. Nothing can be empty.
+  void checkTypes(func::FuncOp function) {
+    std::vector<std::string> problems;
+    auto check = [&](const std::string &what, Type type) {
+      auto tensor = cast<RankedTensorType>(type);
+      if (isa<FloatType>(tensor.getElementType()) && !tensor.getElementType().isF32()) {
+        std::string text;
+        llvm::raw_string_ostream(text) << tensor.getElementType();
+        problems.push_back(what + " is of type " + text + "; export the model in float32, --level sets the precision");
+      }
+      checkNotEmpty(what, tensor);
+    };
+    for (BlockArgument argument : function.getArguments())
+      check("input " + function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "msamp.name").str(),
+            argument.getType());
+    std::set<std::string> seen;
+    function.walk([&](Operation *op) {
+      if (auto get = dyn_cast<GetOp>(op)) {
+        if (seen.insert(get.getParam().str()).second)
+          check("parameter " + get.getParam().str(), get.getType());
+      } else if (!isa<arith::ConstantOp>(op)) {
+        auto loc = dyn_cast<NameLoc>(op->getLoc());
+        for (Type type : op->getResultTypes())
+          checkNotEmpty("the result of node " + (loc ? loc.getName().str() : "without a name"), type);
+      }
+    });
+    if (!problems.empty())
+      throw Error(kBadData, path + ": " + llvm::join(problems, "\n  "));
+  }
+
+  void checkNotEmpty(const std::string &what, Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || tensor.getNumElements() != 0)
+      return;
+    std::string shape;
+    llvm::raw_string_ostream out(shape);
+    llvm::interleaveComma(tensor.getShape(), out);
+    throw Error(kBadData, path + ": " + what + " has shape [" + shape +
+                              "] and so no element; check the sizes that the model has and those given with --dim");
   }
 
   void translateNodes(Emitter &e, std::map<std::string, Ref> &values) {
@@ -282,6 +327,11 @@ private:
     for (const auto &name : order) {
       if (!read.count(name))
         continue;
+      // The functions of later phases are symbols too.
+      static const std::set<std::string> reserved = {"forward", "step", "micro_step", "eval", "update", "init"};
+      if (reserved.count(name))
+        throw Error(kBadData, path + ": a parameter cannot be called " + name +
+                                  ", which is a program of the plan; rename the initializer");
       const Parameter &p = parameters.at(name);
       const InitializerType &type = initializers.at(name);
       FloatAttr init;

@@ -111,6 +111,11 @@ private:
     return d.size() == 1 || (alsoOnes && std::all_of(d.begin(), d.end() - 1, [](int64_t n) { return n == 1; }));
   }
 
+  // The bias of a layer with one output: to tell it from a constant factor or epsilon, its layer has to be in sight.
+  bool isBiasOfOne(const Origin &o, const std::string &layer) const {
+    return o.direct && dims(o) == std::vector<int64_t>{1} && !demoted.count(o.name) && layersOfOne.count(layer);
+  }
+
   // A learned token or position table that is used whole. By its use alone it could be a constant that the exporter
   // computed; but exporters keep the dotted names of a module's parameters and make up plain ones for their own
   // constants.
@@ -127,6 +132,8 @@ private:
       for (int i = 0; i < 2; ++i)
         if (kind(n, 1 - i) == Kind::Activation)
           learned |= assign(n, i, ParameterRole::Matrix);
+      if (const Origin *o = origin(n, 1); learned && o && dims(*o).size() == 2 && dims(*o)[o->direct ? 1 : 0] == 1)
+        layersOfOne.insert(n.output(0));
       if (op == "Gemm" && (learned || kind(n, 0) == Kind::Activation))
         assign(n, 2, ParameterRole::Bias);
     } else if (isOneOf(op, {"Conv", "ConvTranspose"})) {
@@ -158,7 +165,7 @@ private:
           learned |= assign(n, i, ParameterRole::Table);
           continue;
         }
-        if (!isVector(*o, !scale))
+        if (!isVector(*o, !scale) && (scale || !isBiasOfOne(*o, n.input(1 - i))))
           continue;
         if (dims(*o).size() > 1 && reachesSoftmax(n.output(0)))
           continue;
@@ -205,6 +212,7 @@ private:
   const std::set<std::string> &demoted;
   std::map<std::string, Kind> kinds;
   std::map<std::string, Origin> origins;
+  std::set<std::string> layersOfOne; // outputs of linear layers of width 1
   std::map<std::string, std::vector<const onnx::NodeProto *>> consumers;
   Roles roles;
 };

@@ -362,15 +362,18 @@ private:
       Value offset = k.mul(inner, stride), at = k.add(rowBase, offset);
       return k.load(base, at, element, width);
     }
+    Type loaded = element.isBF16() ? k.memoryType(element) : element;
     Value vector;
     for (int64_t i = 0; i < width; ++i) {
       Value position = k.add(inner, i), offset = k.mul(position, stride), at = k.add(rowBase, offset);
-      Value one = k.load(base, at, element, 0);
+      Value one = k.load(base, at, loaded, 0);
       if (!i)
         vector = k.splat(one, width);
       else
         vector = vector::InsertOp::create(k.b, one, vector, ArrayRef<int64_t>{i});
     }
+    if (loaded != element)
+      vector = arith::BitcastOp::create(k.b, k.widen(element, width), vector);
     return vector;
   }
 
@@ -379,6 +382,10 @@ private:
       Value offset = k.mul(inner, stride), at = k.add(rowBase, offset);
       k.store(v, base, at, element);
       return;
+    }
+    if (element.isBF16()) {
+      element = k.memoryType(element);
+      v = arith::BitcastOp::create(k.b, k.widen(element, width), v);
     }
     for (int64_t i = 0; i < width; ++i) {
       Value position = k.add(inner, i), offset = k.mul(position, stride), at = k.add(rowBase, offset);

@@ -45,9 +45,13 @@ Value KernelBuilder::splat(Value scalar, int64_t width) {
   return vector::BroadcastOp::create(b, VectorType::get({width}, scalar.getType()), scalar);
 }
 
+// BF16 is loaded and stored as integers: processors without BF16 instructions get its scalars by calls into the
+// compiler's run-time library otherwise, which kernels do not link.
 Type KernelBuilder::memoryType(Type element) {
   if (isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(1))
     return b.getI8Type();
+  if (element.isBF16())
+    return b.getI16Type();
   return element;
 }
 

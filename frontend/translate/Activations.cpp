@@ -15,9 +15,11 @@ Ref sigmoid(Emitter &e, const Ref &x) {
   return e.binary(Binary::Div, 1.0, e.binary(Binary::Add, exp(e, e.unary(Unary::Neg, x)), 1.0));
 }
 
-// log(1 + exp(x)) without overflow.
+// log(1 + exp(x)) without overflow. |x| is the maximum of x and -x, whose slope at 0 is -1: with relu's slope of 0 the
+// sum has the true one there, 1/2.
 Ref softplus(Emitter &e, const Ref &x) {
-  Ref tail = e.unary(Unary::Log, e.binary(Binary::Add, exp(e, e.unary(Unary::Neg, e.unary(Unary::Abs, x))), 1.0));
+  Ref magnitude = e.binary(Binary::Max, x, e.unary(Unary::Neg, x));
+  Ref tail = e.unary(Unary::Log, e.binary(Binary::Add, exp(e, e.unary(Unary::Neg, magnitude)), 1.0));
   Ref positive = relu(e, x);
   return e.add(positive, tail);
 }

@@ -107,6 +107,11 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     analyse(func, loss);
     if (failed(check(func)))
       return signalPassFailure();
+    if (!active(loss)) {
+      mlir::emitError(loss.getLoc()) << "the loss depends on no trained parameter, so there is nothing to train; take "
+                                        "another output (--loss), or train more initializers (--train)";
+      return signalPassFailure();
+    }
     differentiate(module, func, exit, loss);
   }
 

@@ -68,7 +68,7 @@ private:
       core = false;
       if (!isView(op))
         for (Operation *user : op->getUsers())
-          core |= !isFusible(user) || (isView(user) && reachesMemory(user));
+          core |= !joinsCluster(user) || (isView(user) && reachesMemory(user));
       // Large constants and single values that a kernel would only copy stay where they are.
       if (isa<arith::ConstantOp>(op))
         core = false;
@@ -79,8 +79,11 @@ private:
   // Whether a chain of views ends in an op that is no cluster.
   bool reachesMemory(Operation *view) {
     return llvm::any_of(view->getUsers(),
-                        [&](Operation *user) { return !isFusible(user) || (isView(user) && reachesMemory(user)); });
+                        [&](Operation *user) { return !joinsCluster(user) || (isView(user) && reachesMemory(user)); });
   }
+
+  // A concat whose parts are not all computed is left in memory, though it could be fused.
+  bool joinsCluster(Operation *op) { return isFusible(op) && (!isa<ConcatOp>(op) || isCore(op)); }
 
   // The core ops with the free ops before them, in program order.
   SmallVector<Operation *> closure(ArrayRef<Operation *> core) {
@@ -163,7 +166,7 @@ private:
       if (auto it = nodeOf.find(def); it != nodeOf.end())
         result.insert(it->second);
     };
-    if (isFusible(op)) {
+    if (joinsCluster(op)) {
       llvm::SmallSetVector<Operation *, 16> defs;
       producers(op, defs);
       for (Operation *def : defs)

@@ -19,11 +19,13 @@ StringRef nameOf(DictionaryAttr attrs) {
   return name ? name.getValue() : StringRef();
 }
 
-// max(x, 0) - x y + log(1 + exp(-|x|)): the binary cross-entropy of a logit, without overflow.
+// max(x, 0) - x y + log(1 + exp(-|x|)): the binary cross-entropy of a logit, without overflow. |x| is the maximum of x
+// and -x, whose slope at 0 is -1: with the slope 0 of max(x, 0) the sum has the true one there, 1/2 - y.
 Expr logitCrossEntropy(const Expr &x, const Expr &y) {
   Expr zero = x.like(0.0);
   Expr positive = x.make<arith::MaximumFOp>(x.value, zero.value);
-  Expr magnitude = x.make<math::AbsFOp>(x.value);
+  Expr negative = -x;
+  Expr magnitude = x.make<arith::MaximumFOp>(x.value, negative.value);
   Expr decayed = (-magnitude).exp();
   Expr tail = decayed.make<math::Log1pOp>(decayed.value);
   Expr linear = positive - x * y;
@@ -151,6 +153,11 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
     if (failed(value))
       return signalPassFailure();
 
+    if (llvm::any_of(outputAttrs, [](Attribute a) { return nameOf(cast<DictionaryAttr>(a)) == "loss"; })) {
+      forward.emitError() << "an output of the graph is called 'loss', as the loss to train on is; train on that one "
+                             "with --loss output:loss, or rename it in the model";
+      return signalPassFailure();
+    }
     Builder builder(&getContext());
     outputs.insert(outputs.begin(), *value);
     outputAttrs.insert(outputAttrs.begin(),

@@ -93,6 +93,7 @@ struct PlaceGradients : impl::PlaceGradientsBase<PlaceGradients> {
     unsigned count[2] = {0, 0};
     for (const Bucket &b : buckets) {
       std::string name = ("bucket." + stringifyStateClass(b.state) + "." + Twine(count[unsigned(b.state)]++)).str();
+      while (SymbolTable::lookupSymbolIn(step->getParentOp(), name)) name += "_";
       BucketOp::create(builder, step.getLoc(), name, b.state, builder.getArrayAttr(b.params), b.offset, b.elements);
     }
   }

@@ -201,12 +201,38 @@ struct FormSwiglu : OpRewritePattern<arith::MulFOp> {
   }
 };
 
+// 1 / (1 + exp(z)) with z bounded so that exp(z) stays finite. The quotient is the same or, beyond the bound, differs
+// by less than the least normal number; but its derivative, in which exp(z) meets the vanished quotient, is 0 there
+// and not the product of 0 and infinity.
+struct BoundExponent : OpRewritePattern<arith::DivFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::DivFOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<RankedTensorType>(op.getType());
+    auto sum = type ? shifted(op.getRhs()) : std::nullopt;
+    auto exp = sum && sum->second > 0.0 ? sum->first.getDefiningOp<math::ExpOp>() : math::ExpOp();
+    if (!exp || exp.getOperand().getDefiningOp<arith::MinimumFOp>())
+      return failure();
+    auto element = cast<FloatType>(tensorTypeOf(exp.getResult()).getElementType());
+    double bound = std::floor(std::log(APFloat::getLargest(element.getFloatSemantics()).convertToDouble())) - 1.0;
+    rewriter.setInsertionPoint(exp);
+    Expr z(rewriter, exp.getLoc(), exp.getOperand());
+    Expr bounded = z.make<arith::MinimumFOp>(z.value, z.like(bound).value);
+    rewriter.replaceOpWithNewOp<math::ExpOp>(exp, bounded.value);
+    return success();
+  }
+};
+
 struct RaiseActivations : impl::RaiseActivationsBase<RaiseActivations> {
   using RaiseActivationsBase::RaiseActivationsBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<FormGelu<math::TanhOp>, FormGelu<math::ErfOp>, FormSwiglu>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      return signalPassFailure();
+    // What is left of them is no part of a swiglu.
+    RewritePatternSet bounds(&getContext());
+    bounds.add<BoundExponent>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(bounds))))
       signalPassFailure();
   }
 };

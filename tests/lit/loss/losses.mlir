@@ -17,7 +17,9 @@
 // MSE: dense<0.0333333351>
 
 // BCE: %arg1: tensor<2x3x5xf32> {msamp.labels, msamp.name = "y"}
-// BCE: arith.maximumf %arg0
+// |x| is max(x, -x), for the slope at 0.
+// BCE: %[[N:.*]] = arith.negf %arg0
+// BCE: arith.maximumf %arg0, %[[N]]
 // BCE: math.log1p
 
 // OUT: func.func @forward(%arg0: tensor<2x3x5xf32> {msamp.name = "x"})

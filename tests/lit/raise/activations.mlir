@@ -84,3 +84,27 @@ func.func @swiglu(%gate: tensor<8xf32>, %up: tensor<8xf32>) -> tensor<8xf32> {
   %5 = arith.mulf %4, %up : tensor<8xf32>
   return %5 : tensor<8xf32>
 }
+
+// The exponential of a sigmoid that is no swiglu stays finite, so that its gradient is 0 and not NaN far from 0.
+// CHECK-LABEL: @sigmoid
+// CHECK: %[[N:.*]] = arith.negf %arg0
+// CHECK: %[[B:.*]] = arith.minimumf %[[N]], %{{.*}} : tensor<8xf32>
+// CHECK: math.exp %[[B]]
+func.func @sigmoid(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %one = arith.constant dense<1.0> : tensor<8xf32>
+  %0 = arith.negf %x : tensor<8xf32>
+  %1 = math.exp %0 : tensor<8xf32>
+  %2 = arith.addf %1, %one : tensor<8xf32>
+  %3 = arith.divf %one, %2 : tensor<8xf32>
+  return %3 : tensor<8xf32>
+}
+
+// An exponential in other places keeps its range.
+// CHECK-LABEL: @exponential
+// CHECK-NOT: arith.minimumf
+func.func @exponential(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %one = arith.constant dense<1.0> : tensor<8xf32>
+  %1 = math.exp %x : tensor<8xf32>
+  %2 = arith.addf %1, %one : tensor<8xf32>
+  return %2 : tensor<8xf32>
+}

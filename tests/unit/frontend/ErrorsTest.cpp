@@ -166,5 +166,24 @@ TEST(Errors, NewerOpsetThanKnown) {
   expectError(file.path(), kBadData, {"1000"});
 }
 
+TEST(Errors, ParameterNamedLikeAProgram) {
+  ModelFile file(withHeader(
+      "agraph (float[2, 2] x) => (float[2, 2] y) <float[2, 2] forward = {1, 2, 3, 4}> { y = MatMul(x, forward) }"));
+  expectError(file.path(), kBadData, {"forward", "rename the initializer"});
+}
+
+TEST(Errors, ElementTypesOtherThanFloat) {
+  ModelFile half(withHeader("agraph (float16[2, 2] x) => (float16[2, 2] y) { y = Tanh(x) }"));
+  expectError(half.path(), kBadData, {"input x is of type f16", "float32"});
+  ModelFile wide(withHeader("agraph (double[2, 2] x) => (double[2, 2] y) { y = Tanh(x) }"));
+  expectError(wide.path(), kBadData, {"input x is of type f64", "float32"});
+}
+
+TEST(Errors, TensorsWithoutElements) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 3] x) => (float[n, 3] y) <int64[1] at = {2}, int64[1] axis = {0}> { t = Slice(x, at, at, axis) y = Tanh(t) })"));
+  expectError(file.path(), kBadData, {"[0, 3]", "no element"});
+}
+
 } // namespace
 } // namespace msamp::frontend::test

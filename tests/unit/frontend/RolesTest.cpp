@@ -140,5 +140,13 @@ TEST(Roles, LearnedTokensAndPositions) {
             (Names{{"m.cls", "table"}, {"m.positions", "table"}}));
 }
 
+TEST(Roles, BiasOfALayerWithOneOutput) {
+  EXPECT_EQ(rolesOf(R"(
+    agraph (float[2, 3] x) => (float[2, 1] y) <float[3, 1] w = {1, 2, 3}, float[1] b = {1}, float[1] epsilon = {0.1}> {
+      t = MatMul(x, w) u = Add(t, b) v = Tanh(u) y = Add(v, epsilon)
+    })"),
+            (Names{{"w", "matrix"}, {"b", "bias"}}));
+}
+
 } // namespace
 } // namespace msamp::frontend::test
