@@ -15,12 +15,15 @@ namespace {
 
 // Whether `v` is an output of the graph, perhaps after reshapes and a bias.
 bool givesOutput(Value v) {
-  for (Operation *user : v.getUsers()) {
-    if (isa<func::ReturnOp>(user))
-      return true;
-    if (isa<ReshapeOp, arith::AddFOp>(user) && givesOutput(user->getResult(0)))
-      return true;
-  }
+  SmallVector<Value> work{v};
+  llvm::DenseSet<Operation *> seen;
+  while (!work.empty())
+    for (Operation *user : work.pop_back_val().getUsers()) {
+      if (isa<func::ReturnOp>(user))
+        return true;
+      if (isa<ReshapeOp, arith::AddFOp>(user) && seen.insert(user).second)
+        work.push_back(user->getResult(0));
+    }
   return false;
 }
 

@@ -6,6 +6,7 @@
 #include "codegen/cpu/CpuKernels.h"
 #include "ir/Msamp/UpstreamDerivatives.h"
 #include "passes/schedule/Passes.h"
+#include "passes/verify/Passes.h"
 #include "runtime/core/Error.h"
 #include "runtime/monitor/MemoryTable.h"
 #include "runtime/plan/MemoryTable.h"
@@ -70,7 +71,7 @@ public:
     if (options.compileFrom.empty()) {
       progress.start("import");
       module = frontend::importModel(options.input, options.import, context);
-      if (failed(verify(*module)))
+      if (failed(mlir::verify(*module)))
         throw Reported{frontend::kInternal};
       openWeights(options.input);
       finishPhase(number++);
@@ -125,8 +126,32 @@ private:
     module = parseSourceFile<ModuleOp>(options.input, ParserConfig(&context));
     if (!module)
       throw Reported{frontend::kBadData};
+    checkParsed();
     if (auto source = (*module)->getAttrOfType<StringAttr>("msamp.source"); source && !source.getValue().empty())
       openWeights(source.getValue().str());
+  }
+
+  // The file has to be what --compile-from says, or later phases would find nothing to do and make an empty plan.
+  void checkParsed() {
+    StringRef phase = options.compileFrom;
+    StringRef function = "step";
+    if (phase == "import" || phase == "raise" || phase == "loss")
+      function = "forward";
+    else if (phase == "optimizer" || phase == "fuse")
+      function = "micro_step";
+    else if (phase == "schedule")
+      function = "";
+    bool there = function.empty() ? (*module)->hasAttr("plan.inputs") : module->lookupSymbol(function) != nullptr;
+    if (!there)
+      runtime::failData("{} is no module as the {} phase leaves it (it has no {}); --compile-from has to name the phase "
+                        "that wrote the file",
+                        options.input, phase.str(), function.empty() ? "plan.inputs" : "function @" + function.str());
+    PassManager manager(&context);
+    verify::VerifyPhaseOptions check;
+    check.phase = phase.str();
+    manager.addPass(verify::createVerifyPhase(check));
+    if (failed(manager.run(*module)))
+      throw Reported{frontend::kBadData};
   }
 
   void runPhase(StringRef phase) {
@@ -138,7 +163,8 @@ private:
       runtime::failInternal("phase {} failed and did not say why", phase.str());
     // Up to here it depends on the model whether a phase can do its work; from here on on what phases left.
     static constexpr StringRef onTheModel[] = {"raise", "loss", "autodiff", "recompute", "precision"};
-    throw Reported{llvm::is_contained(onTheModel, phase) ? frontend::kBadData : frontend::kInternal};
+    bool data = llvm::is_contained(onTheModel, phase) || !options.compileFrom.empty();
+    throw Reported{data ? frontend::kBadData : frontend::kInternal};
   }
 
   void finishPhase(size_t number) {
