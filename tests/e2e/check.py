@@ -84,4 +84,12 @@ if t.args.levels == "fp32":
     frozen = t.compile(onnx, "frozen", "--level", "fp32", "--freeze", ".*c_fc.weight")
     done = t.run("msamp-run", frozen, "--check", reference, expect=1)
     t.expect("frozen" in done.stdout, "a frozen parameter has no gradient and fails the check")
+    # Drawn weights are for what is trained; what is frozen keeps the file's values.
+    kept = "m.wpe.weight"
+    plan = t.gpt_bytes("drawn", "--level", "O2", "--freeze", kept)
+    t.run("msamp-run", plan, "--data", t.corpus(), "--steps", 1, "--save", t.work / "drawn.safetensors")
+    before = t.compile(common.MODELS / "gpt_bytes.onnx", "stored", "--level", "fp32", *dims("gpt_bytes"))
+    t.run("msamp-run", before, "--data", t.corpus(), "--steps", 1, "--lr", 0, "--save", t.work / "stored.safetensors")
+    saved, stored = (common.read_safetensors(t.work / f"{name}.safetensors")[kept] for name in ("drawn", "stored"))
+    t.expect(abs(saved - stored).max() <= abs(stored).max() / 256, "a frozen table keeps the file's values, to BF16, beside drawn weights")
 t.finish()

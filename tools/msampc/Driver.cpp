@@ -61,7 +61,12 @@ public:
       codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
       return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
     };
-    options.pipeline.parameterValues = [this] { return weights; };
+    // Where weights are drawn at random, equal values in the file say nothing.
+    options.pipeline.parameterValues = [this]() -> std::shared_ptr<ParameterValues> {
+      if (options.import.initStddev)
+        return nullptr;
+      return weights;
+    };
 
     // A whole function says no more than the message and its node do.
     context.printOpOnDiagnostic(false);
@@ -107,8 +112,8 @@ private:
   }
 
   void openWeights(const std::string &model) {
-    if (!options.import.initStddev)
-      weights = std::make_shared<codegen::ModelWeights>(model);
+    // Read when a value is asked for: with --init only frozen parameters are.
+    weights = std::make_shared<codegen::ModelWeights>(model);
   }
 
   void makeDumpFolder() {
