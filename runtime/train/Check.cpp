@@ -118,7 +118,7 @@ static void addGradients(Executor &executor, const SafetensorsReader &reference,
         value *= mean;
       // A gradient that is zero in exact arithmetic (a key bias) is rounding noise: its own norm says nothing.
       bool tiny = row.norm < 1e-6 * total;
-      row.error = distance(values, expected) / (tiny ? total : row.norm);
+      row.error = distance(values, expected) / std::max(tiny ? total : row.norm, 1e-30);
       if (tiny)
         row.note = "measured against the norm of all gradients";
       if (values.size() != expected.size())
