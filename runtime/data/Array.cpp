@@ -15,10 +15,21 @@ static_assert(std::endian::native == std::endian::little, "files are read as the
 
 size_t sizeOf(Element element) {
   switch (element) {
-  case Element::Bool: case Element::U8: case Element::I8: return 1;
-  case Element::U16: case Element::I16: case Element::F16: case Element::BF16: return 2;
-  case Element::U32: case Element::I32: case Element::F32: return 4;
-  default: return 8;
+  case Element::Bool:
+  case Element::U8:
+  case Element::I8:
+    return 1;
+  case Element::U16:
+  case Element::I16:
+  case Element::F16:
+  case Element::BF16:
+    return 2;
+  case Element::U32:
+  case Element::I32:
+  case Element::F32:
+    return 4;
+  default:
+    return 8;
   }
 }
 
@@ -27,7 +38,9 @@ const char *nameOf(Element element) {
   return names[static_cast<int>(element)];
 }
 
-std::string shapeText(const std::vector<int64_t> &shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shapeText(const std::vector<int64_t> &shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 int64_t Array::elements() const {
   int64_t count = 1;
@@ -36,7 +49,8 @@ int64_t Array::elements() const {
   return count;
 }
 
-template <class T> static T load(const std::byte *data, int64_t index) {
+template <class T>
+static T load(const std::byte *data, int64_t index) {
   T value;
   std::memcpy(&value, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
@@ -44,16 +58,26 @@ template <class T> static T load(const std::byte *data, int64_t index) {
 
 int64_t Array::integer(int64_t index) const {
   switch (element) {
-  case Element::Bool: return load<uint8_t>(data, index) != 0;
-  case Element::U8: return load<uint8_t>(data, index);
-  case Element::I8: return load<int8_t>(data, index);
-  case Element::U16: return load<uint16_t>(data, index);
-  case Element::I16: return load<int16_t>(data, index);
-  case Element::U32: return load<uint32_t>(data, index);
-  case Element::I32: return load<int32_t>(data, index);
-  case Element::U64: return static_cast<int64_t>(load<uint64_t>(data, index));
-  case Element::I64: return load<int64_t>(data, index);
-  default: failInternal("an integer was read from {} data", nameOf(element));
+  case Element::Bool:
+    return load<uint8_t>(data, index) != 0;
+  case Element::U8:
+    return load<uint8_t>(data, index);
+  case Element::I8:
+    return load<int8_t>(data, index);
+  case Element::U16:
+    return load<uint16_t>(data, index);
+  case Element::I16:
+    return load<int16_t>(data, index);
+  case Element::U32:
+    return load<uint32_t>(data, index);
+  case Element::I32:
+    return load<int32_t>(data, index);
+  case Element::U64:
+    return static_cast<int64_t>(load<uint64_t>(data, index));
+  case Element::I64:
+    return load<int64_t>(data, index);
+  default:
+    failInternal("an integer was read from {} data", nameOf(element));
   }
 }
 
@@ -70,11 +94,16 @@ static float halfToFloat(uint16_t bits) {
 
 float Array::real(int64_t index) const {
   switch (element) {
-  case Element::F32: return load<float>(data, index);
-  case Element::BF16: return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(data, index)) << 16);
-  case Element::F16: return halfToFloat(load<uint16_t>(data, index));
-  case Element::F64: failInternal("a double was read as a float");
-  default: return static_cast<float>(integer(index));
+  case Element::F32:
+    return load<float>(data, index);
+  case Element::BF16:
+    return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(data, index)) << 16);
+  case Element::F16:
+    return halfToFloat(load<uint16_t>(data, index));
+  case Element::F64:
+    failInternal("a double was read as a float");
+  default:
+    return static_cast<float>(integer(index));
   }
 }
 
@@ -97,10 +126,14 @@ static std::string_view valueOf(std::string_view header, std::string_view key, c
 }
 
 static std::optional<Element> elementOf(std::string_view code) {
-  struct Row { std::string_view code; Element element; };
-  static constexpr Row rows[] = {{"b1", Element::Bool}, {"u1", Element::U8},  {"i1", Element::I8},  {"u2", Element::U16},
-                                 {"i2", Element::I16},  {"u4", Element::U32}, {"i4", Element::I32}, {"u8", Element::U64},
-                                 {"i8", Element::I64},  {"f2", Element::F16}, {"f4", Element::F32}, {"f8", Element::F64}};
+  struct Row {
+    std::string_view code;
+    Element element;
+  };
+  static constexpr Row rows[] = {{"b1", Element::Bool}, {"u1", Element::U8},  {"i1", Element::I8},
+                                 {"u2", Element::U16},  {"i2", Element::I16}, {"u4", Element::U32},
+                                 {"i4", Element::I32},  {"u8", Element::U64}, {"i8", Element::I64},
+                                 {"f2", Element::F16},  {"f4", Element::F32}, {"f8", Element::F64}};
   for (const Row &row : rows)
     if (row.code == code)
       return row.element;
@@ -170,15 +203,32 @@ Array fromSafetensors(const std::shared_ptr<SafetensorsReader> &reader, const st
   Array array;
   array.where = fmt::format("{} (tensor \"{}\")", reader->path().string(), tensor);
   switch (view.type) {
-  case Type::F32: array.element = Element::F32; break;
-  case Type::BF16: array.element = Element::BF16; break;
-  case Type::F16: array.element = Element::F16; break;
-  case Type::I64: array.element = Element::I64; break;
-  case Type::I32: array.element = Element::I32; break;
-  case Type::I8: array.element = Element::I8; break;
-  case Type::U8: array.element = Element::U8; break;
-  case Type::Bool: array.element = Element::Bool; break;
-  default: failData("{}: values of type {} cannot be used as data", array.where, nameOf(view.type));
+  case Type::F32:
+    array.element = Element::F32;
+    break;
+  case Type::BF16:
+    array.element = Element::BF16;
+    break;
+  case Type::F16:
+    array.element = Element::F16;
+    break;
+  case Type::I64:
+    array.element = Element::I64;
+    break;
+  case Type::I32:
+    array.element = Element::I32;
+    break;
+  case Type::I8:
+    array.element = Element::I8;
+    break;
+  case Type::U8:
+    array.element = Element::U8;
+    break;
+  case Type::Bool:
+    array.element = Element::Bool;
+    break;
+  default:
+    failData("{}: values of type {} cannot be used as data", array.where, nameOf(view.type));
   }
   array.shape = view.shape;
   array.data = view.data;

@@ -32,7 +32,8 @@ struct Array {
   float real(int64_t index) const;
 };
 
-// Opens a NumPy file. Throws Error: 74 if it cannot be read, 65 if it is malformed, in column-major or big-endian order.
+// Opens a NumPy file. Throws Error: 74 if it cannot be read, 65 if it is malformed, in column-major or big-endian
+// order.
 Array openNpy(const std::string &path);
 
 // A tensor of an open safetensors file.

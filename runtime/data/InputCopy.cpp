@@ -8,30 +8,47 @@
 namespace msamp::data {
 using namespace runtime;
 
-static Type typeOf(const plan::Input &input) { return static_cast<Type>(input.type()); }
+static Type typeOf(const plan::Input &input) {
+  return static_cast<Type>(input.type());
+}
 
-std::vector<int64_t> shapeOf(const plan::Input &input) { return {input.shape().begin(), input.shape().end()}; }
+std::vector<int64_t> shapeOf(const plan::Input &input) {
+  return {input.shape().begin(), input.shape().end()};
+}
 
 std::string describe(const plan::Input &input) {
   return fmt::format("input \"{}\" ({} {})", input.name(), nameOf(typeOf(input)), shapeText(shapeOf(input)));
 }
 
-static bool isInteger(Element element) { return element >= Element::U8 && element <= Element::I64; }
+static bool isInteger(Element element) {
+  return element >= Element::U8 && element <= Element::I64;
+}
 
 void checkType(const plan::Input &input, const Array &array) {
   bool fits = false;
   switch (typeOf(input)) {
-  case Type::I64: case Type::I32: case Type::I8: case Type::U8: fits = isInteger(array.element); break;
-  case Type::Bool: fits = array.element == Element::Bool || array.element == Element::U8; break;
-  case Type::F32: fits = array.element == Element::F32 || array.element == Element::F16 || array.element == Element::BF16; break;
-  default: break;
+  case Type::I64:
+  case Type::I32:
+  case Type::I8:
+  case Type::U8:
+    fits = isInteger(array.element);
+    break;
+  case Type::Bool:
+    fits = array.element == Element::Bool || array.element == Element::U8;
+    break;
+  case Type::F32:
+    fits = array.element == Element::F32 || array.element == Element::F16 || array.element == Element::BF16;
+    break;
+  default:
+    break;
   }
   if (!fits)
     failData("{}: expected values of type {}, found {} in {}; convert the file", describe(input), nameOf(typeOf(input)),
              nameOf(array.element), array.where);
 }
 
-template <class T> static void narrow(const plan::Input &input, const Array &array, int64_t begin, int64_t count, T *out) {
+template <class T>
+static void narrow(const plan::Input &input, const Array &array, int64_t begin, int64_t count, T *out) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t value = array.integer(begin + i);
     out[i] = static_cast<T>(value);
@@ -62,9 +79,15 @@ void copyElements(const plan::Input &input, const Array &array, int64_t begin, i
     else
       narrow(input, array, begin, count, static_cast<int64_t *>(out));
     break;
-  case Type::I32: narrow(input, array, begin, count, static_cast<int32_t *>(out)); break;
-  case Type::I8: narrow(input, array, begin, count, static_cast<int8_t *>(out)); break;
-  case Type::U8: narrow(input, array, begin, count, static_cast<uint8_t *>(out)); break;
+  case Type::I32:
+    narrow(input, array, begin, count, static_cast<int32_t *>(out));
+    break;
+  case Type::I8:
+    narrow(input, array, begin, count, static_cast<int8_t *>(out));
+    break;
+  case Type::U8:
+    narrow(input, array, begin, count, static_cast<uint8_t *>(out));
+    break;
   case Type::Bool:
     for (int64_t i = 0; i < count; ++i)
       static_cast<uint8_t *>(out)[i] = array.integer(begin + i) != 0;
@@ -76,7 +99,8 @@ void copyElements(const plan::Input &input, const Array &array, int64_t begin, i
       for (int64_t i = 0; i < count; ++i)
         static_cast<float *>(out)[i] = array.real(begin + i);
     break;
-  default: failInternal("{}: inputs of this type cannot be filled", describe(input));
+  default:
+    failInternal("{}: inputs of this type cannot be filled", describe(input));
   }
 }
 

@@ -21,7 +21,9 @@ DataSource parseDataSource(const std::string &text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-static std::string extensionOf(const std::string &path) { return std::filesystem::path(path).extension().string(); }
+static std::string extensionOf(const std::string &path) {
+  return std::filesystem::path(path).extension().string();
+}
 
 static void checkReadable(const std::string &path) {
   std::error_code error;
@@ -41,9 +43,9 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
   if (leader.shape_size() > 0)
     batch = static_cast<uint64_t>(leader.shape(0));
 
-  bool labelsNamed = labels >= 0 && std::any_of(options.sources.begin(), options.sources.end(), [&](const DataSource &source) {
-    return source.input == plan.inputs(labels).name();
-  });
+  bool labelsNamed =
+      labels >= 0 && std::any_of(options.sources.begin(), options.sources.end(),
+                                 [&](const DataSource &source) { return source.input == plan.inputs(labels).name(); });
   // Named sources first: a bare file then feeds the labels only when nothing else does.
   for (bool named : {true, false})
     for (const DataSource &source : options.sources) {
@@ -72,8 +74,7 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
         bindArray(openNpy(source.path), inputNamed(source.input));
       } else {
         unsigned input = named ? inputNamed(source.input) : tokenInput();
-        bindTokens(source.path, extension == ".bin" ? options.binType : TokenType::U8, input,
-                   !labelsNamed);
+        bindTokens(source.path, extension == ".bin" ? options.binType : TokenType::U8, input, !labelsNamed);
       }
     }
 
@@ -135,17 +136,18 @@ void Loader::bindTokens(const std::string &path, TokenType type, unsigned input,
              describe(in), path);
   TokenFile file(path, type);
   auto length = static_cast<uint64_t>(in.shape(1));
-  bool shifted = withLabels && labels >= 0 && static_cast<unsigned>(labels) != input && !bound(static_cast<unsigned>(labels)) &&
-                 shapeOf(plan.inputs(labels)) == shapeOf(in);
+  bool shifted = withLabels && labels >= 0 && static_cast<unsigned>(labels) != input &&
+                 !bound(static_cast<unsigned>(labels)) && shapeOf(plan.inputs(labels)) == shapeOf(in);
   uint64_t window = length + (shifted ? 1 : 0);
   if (file.size() < window)
     failData("{}: a window needs {} tokens ({} and {}), {} has {}", describe(in), window, length,
              shifted ? "the one after them" : "no more", path, file.size());
   uint64_t starts = file.size() - window + 1;
   if (windows != 0 && windows != starts)
-    failData("{}: {} has {} places to cut a window from, the token file before it {}: files that are read together must "
-             "be equally long",
-             describe(in), path, starts, windows);
+    failData(
+        "{}: {} has {} places to cut a window from, the token file before it {}: files that are read together must "
+        "be equally long",
+        describe(in), path, starts, windows);
   windows = starts;
   file.scan(in);
   if (shifted)
@@ -170,7 +172,8 @@ void Loader::bindArray(Array array, unsigned input) {
     if (sampled)
       wanted = fmt::format("[samples{}{}]", expected.size() > 1 ? ", " : "",
                            fmt::join(expected.begin() + 1, expected.end(), ", "));
-    failData("{}: expected an array of shape {}, found {} in {}", describe(in), wanted, shapeText(array.shape), array.where);
+    failData("{}: expected an array of shape {}, found {} in {}", describe(in), wanted, shapeText(array.shape),
+             array.where);
   }
   if (sampled) {
     auto count = static_cast<uint64_t>(array.shape[0]);

@@ -29,8 +29,8 @@ struct LoaderOptions {
 
 class Loader {
 public:
-  // Opens and checks all files against the plan's inputs. Throws Error: 64 when an input has no data or a name is unknown,
-  // 65 when a file does not fit, 74 when one cannot be read. `plan` must outlive the loader.
+  // Opens and checks all files against the plan's inputs. Throws Error: 64 when an input has no data or a name is
+  // unknown, 65 when a file does not fit, 74 when one cannot be read. `plan` must outlive the loader.
   Loader(const plan::Plan &plan, const LoaderOptions &options);
 
   // Fills all inputs for micro-batch `microBatch` (counted over all ranks) of `microBatches` of step `step` (from 0).

@@ -23,8 +23,8 @@ inline uint64_t drawSample(uint64_t seed, uint64_t sample, uint64_t count) {
 }
 
 // The number of row `row` of micro-batch `microBatch` (counted over all ranks) of step `step` (from 0).
-inline uint64_t sampleNumber(uint64_t step, uint64_t microBatchesPerStep, uint64_t microBatch, uint64_t rowsPerMicroBatch,
-                             uint64_t row) {
+inline uint64_t sampleNumber(uint64_t step, uint64_t microBatchesPerStep, uint64_t microBatch,
+                             uint64_t rowsPerMicroBatch, uint64_t row) {
   return (step * microBatchesPerStep + microBatch) * rowsPerMicroBatch + row;
 }
 

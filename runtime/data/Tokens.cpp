@@ -12,8 +12,9 @@ using namespace runtime;
 TokenFile::TokenFile(const std::string &path, TokenType type) : name(path), file(path), type(type) {
   auto width = static_cast<uint64_t>(type);
   if (file.size() % width != 0)
-    failData("{}: its size, {} bytes, is no multiple of {}, the size of a u{} token; --data-type says which type it has", path,
-             file.size(), width, width * 8);
+    failData(
+        "{}: its size, {} bytes, is no multiple of {}, the size of a u{} token; --data-type says which type it has",
+        path, file.size(), width, width * 8);
   count = file.size() / width;
 }
 
@@ -33,10 +34,11 @@ uint64_t TokenFile::token(uint64_t index) const {
 
 void TokenFile::failRange(const plan::Input &input, uint64_t index) const {
   auto width = static_cast<uint64_t>(type);
-  failData("{}: token {} at offset {} (bytes; token number {}) of {} is out of range: tokens must be below {}, the size of "
-           "the vocabulary{}",
-           describe(input), token(index), index * width, index, name, input.bound(),
-           width == 2 ? "; is the file u16? --data-type says otherwise" : "");
+  failData(
+      "{}: token {} at offset {} (bytes; token number {}) of {} is out of range: tokens must be below {}, the size of "
+      "the vocabulary{}",
+      describe(input), token(index), index * width, index, name, input.bound(),
+      width == 2 ? "; is the file u16? --data-type says otherwise" : "");
 }
 
 void TokenFile::copy(const plan::Input &input, uint64_t begin, uint64_t n, void *out) const {
@@ -55,7 +57,8 @@ void TokenFile::copy(const plan::Input &input, uint64_t begin, uint64_t n, void 
 void TokenFile::scan(const plan::Input &input) const {
   constexpr uint64_t limit = 64ull << 20;
   auto width = static_cast<uint64_t>(type);
-  if (input.bound() <= 0 || file.size() > limit || (width < 4 && static_cast<uint64_t>(input.bound()) >= 1ull << (8 * width)))
+  if (input.bound() <= 0 || file.size() > limit ||
+      (width < 4 && static_cast<uint64_t>(input.bound()) >= 1ull << (8 * width)))
     return;
   for (uint64_t i = 0; i < count; ++i)
     if (token(i) >= static_cast<uint64_t>(input.bound()))

@@ -20,8 +20,8 @@ public:
   uint64_t size() const { return count; } // in tokens
   const std::string &path() const { return name; }
 
-  // Tokens [begin, begin + n) to `out` as the input's type (i64 or i32). Error 65 naming value, offset, file and bound when
-  // one is out of the input's range.
+  // Tokens [begin, begin + n) to `out` as the input's type (i64 or i32). Error 65 naming value, offset, file and bound
+  // when one is out of the input's range.
   void copy(const plan::Input &input, uint64_t begin, uint64_t n, void *out) const;
 
   // Checks the range of all tokens when the file is small enough to read at start-up (64 MiB); bigger ones are checked

@@ -13,7 +13,9 @@
 namespace msamp::monitor {
 using namespace runtime;
 
-static std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null"; }
+static std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+}
 
 std::string toJson(const StepMetrics &metrics) {
   return fmt::format("{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"tokens\": {}, "

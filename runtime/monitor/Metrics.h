@@ -8,16 +8,16 @@
 namespace msamp::monitor {
 
 struct StepMetrics {
-  uint64_t step = 0;            // from 1
-  double loss = 0;              // mean over the whole global batch
+  uint64_t step = 0; // from 1
+  double loss = 0;   // mean over the whole global batch
   double lr = 0;
-  double gradNorm = 0;          // before clipping
-  uint64_t tokens = 0;          // of the whole global batch
+  double gradNorm = 0; // before clipping
+  uint64_t tokens = 0; // of the whole global batch
   double tokensPerSecond = 0;
-  double seconds = 0;           // wall time of the step
-  bool skipped = false;         // the gradient was not finite: nothing was updated
-  std::string scales;           // health of the FP8 scales in few words; empty without FP8
-  uint64_t memoryBytes = 0;     // resident memory of this rank
+  double seconds = 0;       // wall time of the step
+  bool skipped = false;     // the gradient was not finite: nothing was updated
+  std::string scales;       // health of the FP8 scales in few words; empty without FP8
+  uint64_t memoryBytes = 0; // resident memory of this rank
 };
 
 // One line of JSON, with its line end. What is not finite is null: JSON has no word for it.

@@ -57,10 +57,9 @@ void Progress::show(const StepMetrics &metrics) {
 
   double elapsed = std::chrono::duration<double>(now - started).count();
   double left = elapsed / static_cast<double>(metrics.step) * static_cast<double>(steps - metrics.step);
-  std::string line =
-      fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  |g| {:.3f}  {} tok/s  {}", metrics.step,
-                  std::to_string(steps).size(), steps, metrics.loss, metrics.lr, metrics.gradNorm,
-                  humanCount(metrics.tokensPerSecond), humanBytes(metrics.memoryBytes));
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  |g| {:.3f}  {} tok/s  {}", metrics.step,
+                                 std::to_string(steps).size(), steps, metrics.loss, metrics.lr, metrics.gradNorm,
+                                 humanCount(metrics.tokensPerSecond), humanBytes(metrics.memoryBytes));
   if (!metrics.scales.empty())
     line += "  scales " + metrics.scales;
   if (skipped > 0)

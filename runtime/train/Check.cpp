@@ -69,8 +69,8 @@ static void runStep(Executor &executor, const std::shared_ptr<SafetensorsReader>
   }
 }
 
-// Runs steps without update until no scale moves; a history of h steps is surely full of the same maxima after h steps, and
-// gradients settle one layer a step at worst.
+// Runs steps without update until no scale moves; a history of h steps is surely full of the same maxima after h steps,
+// and gradients settle one layer a step at worst.
 static void calibrate(Executor &executor, const std::shared_ptr<SafetensorsReader> &reference) {
   const plan::Plan &plan = executor.plan().plan;
   unsigned limit = 2 * plan.history() + static_cast<unsigned>(plan.sites_size()) + 2, steps = 0;
@@ -80,8 +80,8 @@ static void calibrate(Executor &executor, const std::shared_ptr<SafetensorsReade
     moved = executor.calibrateOnly();
     ++steps;
   }
-  fmt::print("calibrated {} FP8 scales in {} step{} without update{}\n", plan.sites_size(), steps, steps == 1 ? "" : "s",
-             moved ? "; they have not settled" : "");
+  fmt::print("calibrated {} FP8 scales in {} step{} without update{}\n", plan.sites_size(), steps,
+             steps == 1 ? "" : "s", moved ? "; they have not settled" : "");
 }
 
 static void addGradients(Executor &executor, const SafetensorsReader &reference, double bound, std::vector<Row> &rows) {
@@ -142,8 +142,8 @@ bool check(Executor &executor, const CheckOptions &options) {
   executor.eval();
   if (reference->find("out.loss")) {
     double expected = reference->readFloats("out.loss").at(0), loss = executor.lastLoss();
-    Row row{"out.loss", std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30), std::fabs(expected), bounds.loss,
-            fmt::format("{:.7g}, reference {:.7g}", loss, expected)};
+    Row row{"out.loss", std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30), std::fabs(expected),
+            bounds.loss, fmt::format("{:.7g}, reference {:.7g}", loss, expected)};
     rows.push_back(std::move(row));
   }
   for (const auto &[name, view] : reference->tensors()) {
@@ -172,9 +172,8 @@ bool check(Executor &executor, const CheckOptions &options) {
     double value = row.error / row.bound;
     return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
   };
-  std::sort(rows.begin(), rows.end(), [&](const Row &a, const Row &b) {
-    return share(a) != share(b) ? share(a) > share(b) : a.name < b.name;
-  });
+  std::sort(rows.begin(), rows.end(),
+            [&](const Row &a, const Row &b) { return share(a) != share(b) ? share(a) > share(b) : a.name < b.name; });
   size_t width = 4;
   for (const Row &row : rows)
     width = std::max(width, row.name.size());
@@ -185,12 +184,13 @@ bool check(Executor &executor, const CheckOptions &options) {
     fmt::print("{:<{}}  {:>14.3e}  {:>9.1e}  {:>10.3e}{}{}{}\n", row.name, width, row.error, row.bound, row.norm,
                row.passes() ? "" : "  FAILED", row.note.empty() ? "" : "  ", row.note);
   }
-  fmt::print("bounds: loss {:.1e}, outputs {:.1e}, gradients {:.1e} ({})\n", bounds.loss, bounds.outputs, bounds.gradients,
-             bounds.reason);
+  fmt::print("bounds: loss {:.1e}, outputs {:.1e}, gradients {:.1e} ({})\n", bounds.loss, bounds.outputs,
+             bounds.gradients, bounds.reason);
   if (failed == 0)
     fmt::print("check passed: {} comparisons with {}\n", rows.size(), options.reference);
   else
-    fmt::print("check failed: {} of {} comparisons with {} are beyond their bound\n", failed, rows.size(), options.reference);
+    fmt::print("check failed: {} of {} comparisons with {} are beyond their bound\n", failed, rows.size(),
+               options.reference);
   return failed == 0;
 }
 

@@ -61,7 +61,8 @@ void saveWeights(Executor &executor, const std::string &path) {
   std::optional<SafetensorsWriter> writer;
   if (writes) {
     writer.emplace(path);
-    writer->setMetadata({{"format", "pt"}, {"producer", "msamp-run"}, {"steps", std::to_string(executor.appliedSteps())}});
+    writer->setMetadata(
+        {{"format", "pt"}, {"producer", "msamp-run"}, {"steps", std::to_string(executor.appliedSteps())}});
     for (const Entry &entry : entries)
       writer->declare(entry.name, Type::F32, entry.shape);
   }

@@ -35,6 +35,8 @@ void installStopSignals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-int stopSignal() { return received.load(); }
+int stopSignal() {
+  return received.load();
+}
 
 } // namespace msamp::train

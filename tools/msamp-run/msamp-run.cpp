@@ -123,7 +123,8 @@ int main(int argc, char **argv) {
     return error.exitCode();
   } catch (const std::bad_alloc &) {
     std::fflush(stdout);
-    fmt::print(stderr, "msamp-run: out of memory; a plan with --recompute full or --zero 1 and more ranks needs less\n");
+    fmt::print(stderr,
+               "msamp-run: out of memory; a plan with --recompute full or --zero 1 and more ranks needs less\n");
     return static_cast<int>(Exit::TryAgain);
   } catch (const std::exception &error) {
     std::fflush(stdout);

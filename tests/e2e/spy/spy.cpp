@@ -1,6 +1,6 @@
-// Runs two micro-steps of a plan on a device that looks at every GEMM's operands as they are in memory at that moment, and
-// computes some of its results again from those bytes. Prints a line a kind of GEMM; exit 1 when a result is not what
-// the operands give.
+// Runs two micro-steps of a plan on a device that looks at every GEMM's operands as they are in memory at that moment,
+// and computes some of its results again from those bytes. Prints a line a kind of GEMM; exit 1 when a result is not
+// what the operands give.
 #include "runtime/core/Error.h"
 #include "runtime/data/Loader.h"
 #include "runtime/exec/Executor.h"
@@ -38,7 +38,8 @@ public:
 
   void matmul(const MatMulArgs &args) override {
     device.matmul(args);
-    std::string kind = fmt::format("{}{} x {}", args.scaled ? "scaled " : "plain ", nameOf(args.a.type), nameOf(args.b.type));
+    std::string kind =
+        fmt::format("{}{} x {}", args.scaled ? "scaled " : "plain ", nameOf(args.a.type), nameOf(args.b.type));
     Kind &entry = kinds[kind];
     ++entry.count;
     if (!args.scaled)
@@ -56,8 +57,8 @@ public:
   }
   void launch(unsigned kernel, std::span<void *const> args) override { device.launch(kernel, args); }
   unsigned loadUpdateKernel(const std::string &symbol) override { return device.loadUpdateKernel(symbol); }
-  void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments, const UpdateHyper &hyper,
-              std::span<float> amax) override {
+  void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments,
+              const UpdateHyper &hyper, std::span<float> amax) override {
     device.update(kernel, args, segments, hyper, amax);
   }
   void attention(const AttentionArgs &args) override { device.attention(args); }
@@ -72,7 +73,8 @@ public:
   void fill(const Tensor &destination, double value) override { device.fill(destination, value); }
   void accumulate(const Tensor &value, const Tensor &sum, bool first) override { device.accumulate(value, sum, first); }
   double sumOfSquares(const BlockSpan &values, int64_t blocks) override { return device.sumOfSquares(values, blocks); }
-  void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale, int64_t blocks) override {
+  void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale,
+                    int64_t blocks) override {
     device.reduceBlocks(sources, destination, type, scale, blocks);
   }
   void decode(Type type, const void *source, float *destination, int64_t count) const override {
@@ -81,7 +83,9 @@ public:
   void encode(Type type, const float *source, void *destination, int64_t count) const override {
     device.encode(type, source, destination, count);
   }
-  float largestMagnitude(const float *values, int64_t count) const override { return device.largestMagnitude(values, count); }
+  float largestMagnitude(const float *values, int64_t count) const override {
+    return device.largestMagnitude(values, count);
+  }
   void parallel(int64_t count, const std::function<void(int64_t)> &body) override { device.parallel(count, body); }
 
 private:
@@ -111,7 +115,8 @@ private:
     return value;
   }
 
-  // Some elements of the product, again from the bytes: equal but for the rounding of the result's type and of FP32 sums.
+  // Some elements of the product, again from the bytes: equal but for the rounding of the result's type and of FP32
+  // sums.
   void recompute(const MatMulArgs &args) {
     if (!isFp8(args.a.type) || !isFp8(args.b.type) || args.a.rank != 2 || args.b.rank != 2) {
       ++wrong;

@@ -1,6 +1,6 @@
 // NumPy files, good and bad.
-#include "runtime/core/Error.h"
 #include "runtime/data/Array.h"
+#include "runtime/core/Error.h"
 #include "tests/unit/data/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,8 @@ TEST(Npy, ReadsShapesTypesAndVersions) {
     EXPECT_EQ(array.integer(5), -1);
     EXPECT_EQ(array.real(5), -1.0f);
   }
-  Array scalar = openNpy(folder.write("s.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (), }\n", "\x07")));
+  Array scalar =
+      openNpy(folder.write("s.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (), }\n", "\x07")));
   EXPECT_TRUE(scalar.shape.empty());
   EXPECT_EQ(scalar.integer(0), 7);
 }
@@ -54,7 +55,8 @@ TEST(Npy, ReadsHalvesExactly) {
   const uint16_t bits[] = {0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0x7c00, 0x7e00, 0x8000};
   const float values[] = {1.0f, -2.0f, 65504.0f, 0x1p-24f, 0x1p-14f, INFINITY, NAN, -0.0f};
   std::string data(reinterpret_cast<const char *>(bits), sizeof(bits));
-  Array array = openNpy(folder.write("h.npy", npy("{'descr': '<f2', 'fortran_order': False, 'shape': (8,), }\n", data)));
+  Array array =
+      openNpy(folder.write("h.npy", npy("{'descr': '<f2', 'fortran_order': False, 'shape': (8,), }\n", data)));
   for (int i = 0; i < 8; ++i) {
     if (std::isnan(values[i])) {
       EXPECT_TRUE(std::isnan(array.real(i)));
@@ -75,7 +77,9 @@ TEST(Npy, RefusesWhatItCannotRead) {
   EXPECT_EQ(codeOf(folder.write("order.npy", npy(header("<i8", "True", "(1,)"), data))), 65);
   EXPECT_EQ(codeOf(folder.write("endian.npy", npy(header(">i8", "False", "(1,)"), data))), 65);
   EXPECT_EQ(codeOf(folder.write("type.npy", npy(header("<c8", "False", "(1,)"), data))), 65);
-  EXPECT_EQ(codeOf(folder.write("object.npy", npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", data))), 65);
+  EXPECT_EQ(
+      codeOf(folder.write("object.npy", npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", data))),
+      65);
   EXPECT_EQ(codeOf(folder.write("short.npy", npy(header("<i8", "False", "(2,)"), data))), 65);
   EXPECT_EQ(codeOf(folder.write("huge.npy", npy(header("<i8", "False", "(99999999999999999999,)"), data))), 65);
   EXPECT_EQ(codeOf(folder.write("product.npy", npy(header("<i8", "False", "(4294967296, 4294967296)"), data))), 65);

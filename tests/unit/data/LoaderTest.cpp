@@ -1,6 +1,6 @@
 // Files bound to inputs, windows and what is refused.
-#include "runtime/core/Error.h"
 #include "runtime/data/Loader.h"
+#include "runtime/core/Error.h"
 #include "tests/unit/data/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ static plan::Plan languageModel(int64_t rows, int64_t length, int64_t bound) {
   return plan;
 }
 
-static std::vector<std::vector<int64_t>> fill(const plan::Plan &plan, const Loader &loader, uint64_t step, uint64_t micro,
-                                              uint64_t total) {
+static std::vector<std::vector<int64_t>> fill(const plan::Plan &plan, const Loader &loader, uint64_t step,
+                                              uint64_t micro, uint64_t total) {
   std::vector<std::vector<int64_t>> inputs(static_cast<size_t>(plan.inputs_size()));
   for (int i = 0; i < plan.inputs_size(); ++i)
     inputs[static_cast<size_t>(i)].resize(static_cast<size_t>(plan.inputs(i).shape(0) * plan.inputs(i).shape(1)));
@@ -42,7 +42,8 @@ static std::string bytesUpTo(int count) {
   return text;
 }
 
-template <class Body> static std::pair<int, std::string> errorOf(const Body &body) {
+template <class Body>
+static std::pair<int, std::string> errorOf(const Body &body) {
   try {
     body();
   } catch (const runtime::Error &error) {

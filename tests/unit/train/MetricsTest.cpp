@@ -1,6 +1,6 @@
 // Metrics as JSON, numbers for people and the memory table.
-#include "runtime/monitor/MemoryTable.h"
 #include "runtime/monitor/Metrics.h"
+#include "runtime/monitor/MemoryTable.h"
 #include "runtime/monitor/Progress.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,9 @@
 
 using namespace msamp::train;
 
-static Schedule schedule(Decay decay) { return {1e-3, 1e-4, 10, 110, decay}; }
+static Schedule schedule(Decay decay) {
+  return {1e-3, 1e-4, 10, 110, decay};
+}
 
 TEST(Schedule, WarmsUpLinearlyToTheRate) {
   for (Decay decay : {Decay::Constant, Decay::Linear, Decay::Cosine}) {

@@ -34,5 +34,4 @@ TEST(Tolerance, GrowsWithRoundingsAndTheirSize) {
   EXPECT_GT(fp8.gradients, fp8.outputs);
   double outputs = fp8.outputs / 2; // without what single tensors are amplified by
   EXPECT_NEAR(fp8.loss, outputs / 16 + outputs * outputs, 1e-12);
-
 }
