@@ -14,6 +14,7 @@ bool belongsToBackward(Operation *op) { return isBackward(op) || isRebuilt(op); 
 StoragePlan::StoragePlan(func::FuncOp step) : body(step.getBody().front()), terminator(body.getTerminator()) {
   for (auto [i, op] : llvm::enumerate(body)) order[&op] = i;
   for (auto &entry : gradientResults(step)) gradientOperands.insert(entry.first);
+  findExact();
   findNative();
   propagate();
   findActivations();
@@ -64,17 +65,30 @@ bool StoragePlan::onlyGradients(Value v) {
   return gradientOnly[v] = only;
 }
 
+// What becomes an integer again (positions counted from a mask) stays exact: BF16 has no 257.
+void StoragePlan::findExact() {
+  SmallVector<Value> worklist;
+  for (Operation &op : body)
+    if (isa<arith::FPToSIOp, arith::FPToUIOp>(op)) worklist.push_back(op.getOperand(0));
+  while (!worklist.empty()) {
+    Value v = worklist.pop_back_val();
+    Operation *op = v.getDefiningOp();
+    if (!isF32Tensor(v) || !op || isa<GetOp>(op) || !exact.insert(v).second) continue;
+    llvm::append_range(worklist, op->getOperands());
+  }
+}
+
 void StoragePlan::findNative() {
   for (Operation &op : body)
     for (Value v : op.getResults())
-      if (isF32Tensor(v) && !isView(&op) && isNative(v) && (isa<GetOp>(op) || !onlyGradients(v))) bf16.insert(v);
+      if (isF32Tensor(v) && !exact.contains(v) && !isView(&op) && isNative(v) && (isa<GetOp>(op) || !onlyGradients(v))) bf16.insert(v);
 }
 
 void StoragePlan::require(Value v) {
   SmallVector<Value> worklist{v};
   while (!worklist.empty()) {
     Value value = worklist.pop_back_val();
-    if (!isF32Tensor(value) || !bf16.insert(value).second) continue;
+    if (!isF32Tensor(value) || exact.contains(value) || !bf16.insert(value).second) continue;
     Operation *op = value.getDefiningOp();
     if (!op || !isView(op)) continue;
     if (auto gather = dyn_cast<GatherOp>(op))

@@ -20,6 +20,7 @@ public:
   static bool isBarrier(mlir::Operation *op);
 
 private:
+  void findExact();
   void findActivations();
   void findNative();
   void findLongLived();
@@ -33,6 +34,7 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> order;
   llvm::DenseSet<unsigned> gradientOperands; // of the terminator
   llvm::DenseSet<mlir::Value> activations;   // depend on tokens; not constants, statistics or broadcasts
+  llvm::DenseSet<mlir::Value> exact;         // FP32 on the way to an integer
   llvm::DenseSet<mlir::Value> bf16;
   llvm::DenseMap<mlir::Value, bool> gradientOnly;
 };
