@@ -37,7 +37,9 @@ bool isLibrary(mlir::Operation *op);
 // The parameter that a value is, looking through transposes; `flips` tells whether their number is odd.
 GetOp parameterBehind(mlir::Value value, bool &flips);
 
-inline mlir::RankedTensorType tensorTypeOf(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }
+inline mlir::RankedTensorType tensorTypeOf(mlir::Value v) {
+  return mlir::cast<mlir::RankedTensorType>(v.getType());
+}
 inline mlir::RankedTensorType withElement(mlir::RankedTensorType type, mlir::Type element) {
   return mlir::RankedTensorType::get(type.getShape(), element);
 }
@@ -45,6 +47,9 @@ bool isF32Tensor(mlir::Value v);
 
 llvm::StringRef moduleString(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef otherwise);
 int64_t moduleInteger(mlir::ModuleOp module, llvm::StringRef name, int64_t otherwise);
+
+// FP32 values on the way to an integer (positions counted from a mask, say). They stay exact: BF16 has no 257.
+llvm::DenseSet<mlir::Value> exactValues(mlir::Block &body);
 
 } // namespace msamp::precision
 

@@ -30,7 +30,8 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       return signalPassFailure();
     }
     func::FuncOp step = findStep(module);
-    if (!step) return signalPassFailure();
+    if (!step)
+      return signalPassFailure();
     Builder builder(&getContext());
     module->setAttr("msamp.level", builder.getStringAttr(level));
     module->setAttr("msamp.recipe", builder.getStringAttr(recipe));
@@ -39,12 +40,14 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
     collectUses(step);
     head = findHead(step);
     for (auto param : module.getOps<ParameterOp>()) {
-      if (!param.getTrained()) continue;
+      if (!param.getTrained())
+        continue;
       StateClass state = StateClass::Plain;
       if (partition::isFp8Level(level) && param.getRole() == ParameterRole::Matrix) {
         std::string reason = missesFp8(param);
         auto options = remark::RemarkOpts::name("fp8-weight").category("precision");
-        Location loc = usedBy[param.getSymName()].empty() ? param.getLoc() : usedBy[param.getSymName()].front()->getLoc();
+        Location loc =
+            usedBy[param.getSymName()].empty() ? param.getLoc() : usedBy[param.getSymName()].front()->getLoc();
         if (reason.empty()) {
           state = StateClass::Scaled;
           remark::passed(loc, options) << (param.getSymName() + ": FP8 GEMMs and scaled state").str();
@@ -76,23 +79,28 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
   // Why the parameter's GEMMs cannot be FP8; empty if they can.
   std::string missesFp8(ParameterOp param) {
     auto &users = usedBy[param.getSymName()];
-    if (param.getTensorType().getRank() != 2) return "it is no matrix of rank 2";
-    if (users.empty()) return "the step does not read it";
+    if (param.getTensorType().getRank() != 2)
+      return "it is no matrix of rank 2";
+    if (users.empty())
+      return "the step does not read it";
     for (Operation *user : users) {
       auto product = dyn_cast<MatMulOp>(user);
-      if (!product) return ("it is read by " + user->getName().getStringRef()).str();
-      if (product == head) return "its product is the head";
+      if (!product)
+        return ("it is read by " + user->getName().getStringRef()).str();
+      if (product == head)
+        return "its product is the head";
       auto a = tensorTypeOf(product.getA()), c = tensorTypeOf(product.getResult());
-      if (c.getRank() != 2) return "its product is batched";
+      if (c.getRank() != 2)
+        return "its product is batched";
       bool flips;
       if (parameterBehind(product.getA(), flips) && parameterBehind(product.getB(), flips))
         return "both operands of its product are parameters";
-      std::pair<const char *, int64_t> dims[] = {{"M", c.getDimSize(0)},
-                                                 {"N", c.getDimSize(1)},
-                                                 {"K", a.getDimSize(product.getTransposeA() ? 0 : 1)}};
+      std::pair<const char *, int64_t> dims[] = {
+          {"M", c.getDimSize(0)}, {"N", c.getDimSize(1)}, {"K", a.getDimSize(product.getTransposeA() ? 0 : 1)}};
       for (auto [name, size] : dims)
         if (size % kFp8Multiple)
-          return std::string(name) + " = " + std::to_string(size) + " is not a multiple of " + std::to_string(kFp8Multiple);
+          return std::string(name) + " = " + std::to_string(size) + " is not a multiple of " +
+                 std::to_string(kFp8Multiple);
     }
     return {};
   }

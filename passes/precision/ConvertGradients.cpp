@@ -19,7 +19,8 @@ struct ConvertGradients : impl::ConvertGradientsBase<ConvertGradients> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     func::FuncOp step = findStep(module);
-    if (!step) return signalPassFailure();
+    if (!step)
+      return signalPassFailure();
     StringRef level = moduleString(module, "msamp.level", "fp32");
     int64_t accumulate = moduleInteger(module, "msamp.accumulate", 1);
     Fp8Builder fp8(module, moduleString(module, "msamp.recipe", "delayed"));
@@ -27,7 +28,8 @@ struct ConvertGradients : impl::ConvertGradientsBase<ConvertGradients> {
     OpBuilder builder(&getContext());
     for (auto [index, param] : gradientResults(step)) {
       if (!param.getStateClass()) {
-        param.emitError() << "parameter " << param.getSymName() << " has no state class: run msamp-assign-state-classes first";
+        param.emitError() << "parameter " << param.getSymName()
+                          << " has no state class: run msamp-assign-state-classes first";
         return signalPassFailure();
       }
       auto storage = partition::storageOf(level, stringifyStateClass(*param.getStateClass()), "adamw", accumulate);

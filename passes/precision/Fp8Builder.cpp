@@ -11,7 +11,8 @@ Fp8Builder::Fp8Builder(ModuleOp module, StringRef recipe)
     : module(module), symbols(module), current(recipe == "current") {}
 
 FloatType Fp8Builder::formatOf(MLIRContext *context, SiteKind kind) {
-  if (kind == SiteKind::ActivationGrad) return Float8E5M2Type::get(context);
+  if (kind == SiteKind::ActivationGrad)
+    return Float8E5M2Type::get(context);
   return Float8E4M3FNType::get(context);
 }
 
@@ -19,7 +20,8 @@ Value Fp8Builder::amax(OpBuilder &builder, Location loc, Value x, ArrayRef<int64
   auto type = tensorTypeOf(x);
   SmallVector<int64_t> shape;
   for (int64_t d = 0; d < type.getRank(); ++d)
-    if (!llvm::is_contained(dims, d)) shape.push_back(type.getDimSize(d));
+    if (!llvm::is_contained(dims, d))
+      shape.push_back(type.getDimSize(d));
   Value magnitude = math::AbsFOp::create(builder, loc, x);
   return ReduceOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), ReduceKind::Max, magnitude,
                           dims);
@@ -30,7 +32,8 @@ StringRef Fp8Builder::newSite(StringRef name, SiteKind kind) {
   auto step = symbols.lookup("step");
   // A parameter used at several places has a site a place.
   std::string unique = name.str();
-  for (int i = 1; symbols.lookup(unique); ++i) unique = (name + "." + Twine(i)).str();
+  for (int i = 1; symbols.lookup(unique); ++i)
+    unique = (name + "." + Twine(i)).str();
   builder.setInsertionPoint(step);
   auto site = SiteOp::create(builder, step->getLoc(), unique, kind, formatOf(module.getContext(), kind));
   symbols.insert(site, step->getIterator());
@@ -42,14 +45,14 @@ Quantised Fp8Builder::withScale(OpBuilder &builder, Location loc, Value x, const
   Value factor = scale.scale;
   if (!scale.site.empty())
     factor = SiteScaleOp::create(builder, loc, RankedTensorType::get({}, builder.getF32Type()), scale.site);
-  Value values =
-      QuantizeOp::create(builder, loc, withElement(type, formatOf(builder.getContext(), kind)), x, factor);
+  Value values = QuantizeOp::create(builder, loc, withElement(type, formatOf(builder.getContext(), kind)), x, factor);
   return tensors[{x, static_cast<unsigned>(kind)}] = {values, factor};
 }
 
 Quantised Fp8Builder::tensorwise(OpBuilder &builder, Location loc, Value x, StringRef name, SiteKind kind) {
   Key key{x, static_cast<unsigned>(kind)};
-  if (auto found = tensors.find(key); found != tensors.end()) return found->second;
+  if (auto found = tensors.find(key); found != tensors.end())
+    return found->second;
   auto all = llvm::to_vector(llvm::seq<int64_t>(0, tensorTypeOf(x).getRank()));
   Value largest = amax(builder, loc, x, all);
   TensorScale scale;
@@ -67,15 +70,18 @@ Quantised Fp8Builder::tensorwise(OpBuilder &builder, Location loc, Value x, Stri
 Quantised Fp8Builder::tensorwiseLike(OpBuilder &builder, Location loc, Value x, Value original, StringRef name,
                                      SiteKind kind) {
   auto index = static_cast<unsigned>(kind);
-  if (auto found = tensors.find({x, index}); found != tensors.end()) return found->second;
+  if (auto found = tensors.find({x, index}); found != tensors.end())
+    return found->second;
   auto known = scales.find({original, index});
-  if (known == scales.end()) return tensorwise(builder, loc, x, name, kind);
+  if (known == scales.end())
+    return tensorwise(builder, loc, x, name, kind);
   return withScale(builder, loc, x, known->second, kind);
 }
 
 Quantised Fp8Builder::rowwise(OpBuilder &builder, Location loc, Value x, SiteKind kind) {
   Key key{x, static_cast<unsigned>(kind)};
-  if (auto found = rows.find(key); found != rows.end()) return found->second;
+  if (auto found = rows.find(key); found != rows.end())
+    return found->second;
   auto format = formatOf(builder.getContext(), kind);
   auto type = tensorTypeOf(x);
   Value largest = amax(builder, loc, x, {type.getRank() - 1});

@@ -1,4 +1,5 @@
-// Builds quantised tensors by recipe and remembers them, so that each tensor is quantised once a format and kind of scale.
+// Builds quantised tensors by recipe and remembers them, so that each tensor is quantised once a format and kind of
+// scale.
 #ifndef MSAMP_PASSES_PRECISION_FP8BUILDER_H
 #define MSAMP_PASSES_PRECISION_FP8BUILDER_H
 
@@ -17,7 +18,8 @@ public:
   Fp8Builder(mlir::ModuleOp module, llvm::StringRef recipe);
 
   // One scale for the tensor: from a delayed site called `name`, or current if the recipe is.
-  Quantised tensorwise(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, llvm::StringRef name, SiteKind kind);
+  Quantised tensorwise(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, llvm::StringRef name,
+                       SiteKind kind);
   // The same with the scale of `original`, which `x` is a rebuilt copy of.
   Quantised tensorwiseLike(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, mlir::Value original,
                            llvm::StringRef name, SiteKind kind);
@@ -38,7 +40,8 @@ private:
 
   mlir::Value amax(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, llvm::ArrayRef<int64_t> dims);
   llvm::StringRef newSite(llvm::StringRef name, SiteKind kind);
-  Quantised withScale(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, const TensorScale &scale, SiteKind kind);
+  Quantised withScale(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, const TensorScale &scale,
+                      SiteKind kind);
 
   mlir::ModuleOp module;
   mlir::SymbolTable symbols;

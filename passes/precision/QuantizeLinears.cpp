@@ -21,8 +21,8 @@ struct LinearGemm {
   enum Kind { Fprop, Dgrad, Wgrad } kind;
   MatMulOp op;
   ParameterOp param;
-  bool weightIsA = false;                          // fprop and dgrad
-  bool transposeA = false, transposeB = false;     // with transposes of the weight folded in
+  bool weightIsA = false;                      // fprop and dgrad
+  bool transposeA = false, transposeB = false; // with transposes of the weight folded in
 };
 
 // Attributes apart from the mark of a copy.
@@ -37,15 +37,18 @@ bool sameAttributes(Operation *p, Operation *q) {
 
 // Whether two values are computed alike: same ops, attributes and leaves. Recompute's copies of a value are.
 bool sameComputation(Value a, Value b, int depth = 64) {
-  if (a == b) return true;
+  if (a == b)
+    return true;
   Operation *p = a.getDefiningOp(), *q = b.getDefiningOp();
-  if (!p || !q || depth == 0) return false;
+  if (!p || !q || depth == 0)
+    return false;
   if (p->getName() != q->getName() || p->getNumOperands() != q->getNumOperands() || a.getType() != b.getType() ||
-      cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber() ||
-      !sameAttributes(p, q) || !isMemoryEffectFree(p))
+      cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber() || !sameAttributes(p, q) ||
+      !isMemoryEffectFree(p))
     return false;
   for (auto [x, y] : llvm::zip(p->getOperands(), q->getOperands()))
-    if (!sameComputation(x, y, depth - 1)) return false;
+    if (!sameComputation(x, y, depth - 1))
+      return false;
   return true;
 }
 
@@ -56,9 +59,11 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     ModuleOp module = getOperation();
     level = moduleString(module, "msamp.level", "fp32");
     recipe = moduleString(module, "msamp.recipe", "delayed");
-    if (!partition::isFp8Level(level)) return;
+    if (!partition::isFp8Level(level))
+      return;
     func::FuncOp step = findStep(module);
-    if (!step) return signalPassFailure();
+    if (!step)
+      return signalPassFailure();
     collectGemms(step);
     Fp8Builder fp8(module, recipe);
     for (LinearGemm &gemm : gemms)
@@ -68,7 +73,8 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
         rewriteWithWeight(fp8, gemm);
     // Reads in the old type, and transposes of them, are dead now.
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))
-      if (isa<GetOp, TransposeOp>(op) && op.use_empty()) op.erase();
+      if (isa<GetOp, TransposeOp>(op) && op.use_empty())
+        op.erase();
     step.walk([&](GetOp get) {
       auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr());
       if (isScaled(param) && tensorTypeOf(get.getResult()).getElementType().isF32()) {
@@ -84,10 +90,12 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     llvm::DenseMap<Operation *, ParameterOp> wgrads;
     Operation *ret = step.getBody().front().getTerminator();
     for (auto [index, param] : gradientResults(step)) {
-      if (!isScaled(param)) continue;
+      if (!isScaled(param))
+        continue;
       SmallVector<MatMulOp> products;
       collectWeightGradients(ret->getOperand(index), products);
-      for (MatMulOp product : products) wgrads[product] = param;
+      for (MatMulOp product : products)
+        wgrads[product] = param;
     }
     for (auto product : step.getBody().front().getOps<MatMulOp>()) {
       LinearGemm gemm{LinearGemm::Wgrad, product, {}, false, product.getTransposeA(), product.getTransposeB()};
@@ -99,9 +107,11 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
       for (bool isA : {true, false}) {
         bool flips;
         GetOp get = parameterBehind(isA ? product.getA() : product.getB(), flips);
-        if (!get) continue;
+        if (!get)
+          continue;
         auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(product, get.getParamAttr());
-        if (!isScaled(param)) continue;
+        if (!isScaled(param))
+          continue;
         gemm.param = param;
         gemm.kind = isBackward(product) ? LinearGemm::Dgrad : LinearGemm::Fprop;
         gemm.weightIsA = isA;
@@ -115,7 +125,8 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
   // The FP8 weight, tensor-wise. FP16 weights are quantised at each place that is far from the others.
   Quantised weight(OpBuilder &builder, Location loc, ParameterOp param, bool rebuilt) {
     auto &known = weights[rebuilt][param];
-    if (known.values && !rebuilt) return known;
+    if (known.values && !rebuilt)
+      return known;
     auto scalar = RankedTensorType::get({}, builder.getF32Type());
     auto type = param.getTensorType();
     Value scale = GetScaleOp::create(builder, loc, scalar, param.getSymName());
@@ -132,13 +143,16 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     Value amax = GetAmaxOp::create(builder, loc, scalar, param.getSymName());
     Value scale8 = ScaleOfOp::create(builder, loc, scalar, amax, e4m3, 0);
     auto quantize = QuantizeOp::create(builder, loc, withElement(type, e4m3), value, scale8);
-    // Marked as recompute marks its copies, so that CSE does not merge it with the forward's and keep all weights twice.
+    // Marked as recompute marks its copies, so that CSE does not merge it with the forward's and keep all weights
+    // twice.
     if (rebuilt)
-      for (Operation *op : {value.getOperation(), quantize.getOperation()}) op->setAttr("msamp.rebuilt", builder.getUnitAttr());
+      for (Operation *op : {value.getOperation(), quantize.getOperation()})
+        op->setAttr("msamp.rebuilt", builder.getUnitAttr());
     return known = {quantize.getResult(), scale8};
   }
 
-  // The scale of a row-wise operand must run along the result's rows (columns for b): its last dimension is summed over.
+  // The scale of a row-wise operand must run along the result's rows (columns for b): its last dimension is summed
+  // over.
   static bool rowsSurvive(bool isA, bool transposed) { return isA ? !transposed : transposed; }
 
   void rewriteWithWeight(Fp8Builder &fp8, LinearGemm &gemm) {
@@ -160,10 +174,12 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     } else {
       if (recipe == "rowwise")
         remark::missed(loc, remark::RemarkOpts::name("rowwise").category("precision"))
-            << (gemm.param.getSymName() + ": one scale for the tensor, as its tokens lie along the last dimension").str();
+            << (gemm.param.getSymName() + ": one scale for the tensor, as its tokens lie along the last dimension")
+                   .str();
       input = fp8.tensorwise(builder, loc, x, name, kind);
     }
-    if (forward && !isRebuilt(op)) inputs[gemm.param].push_back(x);
+    if (forward && !isRebuilt(op))
+      inputs[gemm.param].push_back(x);
 
     Quantised w = weight(builder, loc, gemm.param, !forward || isRebuilt(op));
     Quantised a = gemm.weightIsA ? w : input, b = gemm.weightIsA ? input : w;
@@ -190,7 +206,8 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
   }
 
   // The tensor-wise form of a value; where there is a row-wise one, as a part of the same op of the model.
-  static Quantised besideRows(Fp8Builder &fp8, OpBuilder builder, Location loc, Value x, StringRef param, SiteKind kind) {
+  static Quantised besideRows(Fp8Builder &fp8, OpBuilder builder, Location loc, Value x, StringRef param,
+                              SiteKind kind) {
     if (Operation *rows = fp8.rowwiseOp(x, kind)) {
       builder.setInsertionPointAfter(rows);
       loc = rows->getLoc();
@@ -204,16 +221,16 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     return op && isBackward(op);
   }
 
-  bool isInput(ParameterOp param, Value v) {
-    return llvm::is_contained(inputs[param], v);
-  }
+  bool isInput(ParameterOp param, Value v) { return llvm::is_contained(inputs[param], v); }
 
   // The forward value that `x`, an operand of one of the parameter's backward GEMMs, is or was rebuilt from.
   Value originalOf(ParameterOp param, Value x) {
     auto &known = inputs[param];
-    if (llvm::is_contained(known, x)) return x;
+    if (llvm::is_contained(known, x))
+      return x;
     for (Value candidate : known)
-      if (sameComputation(candidate, x)) return candidate;
+      if (sameComputation(candidate, x))
+        return candidate;
     return known.size() == 1 ? known.front() : Value();
   }
 

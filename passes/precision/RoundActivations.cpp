@@ -17,22 +17,27 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (moduleString(module, "msamp.level", "fp32") == "fp32") return;
+    if (moduleString(module, "msamp.level", "fp32") == "fp32")
+      return;
     func::FuncOp step = findStep(module);
-    if (!step) return signalPassFailure();
+    if (!step)
+      return signalPassFailure();
     Block &body = step.getBody().front();
     StoragePlan plan(step);
 
     SmallVector<Operation *> ops;
-    for (Operation &op : body) ops.push_back(&op);
+    for (Operation &op : body)
+      ops.push_back(&op);
     OpBuilder builder(&getContext());
     Type bf16 = builder.getBF16Type();
     SmallVector<Value> chosen;
     for (Value v : body.getArguments())
-      if (plan.isBf16(v)) chosen.push_back(v);
+      if (plan.isBf16(v))
+        chosen.push_back(v);
     for (Operation *op : ops)
       for (Value v : op->getResults())
-        if (plan.isBf16(v)) chosen.push_back(v);
+        if (plan.isBf16(v))
+          chosen.push_back(v);
 
     // After this loop each chosen value is BF16, and so is every use of it.
     llvm::DenseSet<Operation *> rounding;
@@ -49,7 +54,8 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
     widenUses(body, rounding);
     foldConversions(body);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-      if (isa<arith::ExtFOp, arith::TruncFOp>(op) && op.use_empty()) op.erase();
+      if (isa<arith::ExtFOp, arith::TruncFOp>(op) && op.use_empty())
+        op.erase();
     step.setFunctionType(
         FunctionType::get(&getContext(), step.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
   }
@@ -59,16 +65,21 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
   static void widenUses(Block &body, const llvm::DenseSet<Operation *> &rounding) {
     llvm::DenseMap<Value, Value> widened;
     for (Operation &op : llvm::make_early_inc_range(body)) {
-      if (isLibrary(&op) || isa<ScaleOfOp>(op)) widened.clear();
-      if (rounding.contains(&op) || isa<arith::ExtFOp>(op)) continue;
+      if (isLibrary(&op) || isa<ScaleOfOp>(op))
+        widened.clear();
+      if (rounding.contains(&op) || isa<arith::ExtFOp>(op))
+        continue;
       bool isReturn = op.hasTrait<OpTrait::IsTerminator>();
       for (OpOperand &use : op.getOpOperands()) {
         Value v = use.get();
         auto type = dyn_cast<RankedTensorType>(v.getType());
-        if (!type || !type.getElementType().isBF16() || StoragePlan::takesBf16(use)) continue;
+        if (!type || !type.getElementType().isBF16() || StoragePlan::takesBf16(use))
+          continue;
         // Views keep the type; gradients are returned in theirs.
-        if (isView(&op) && tensorTypeOf(op.getResult(0)).getElementType().isBF16()) continue;
-        if (isReturn && !isOutput(op, use.getOperandNumber())) continue;
+        if (isView(&op) && tensorTypeOf(op.getResult(0)).getElementType().isBF16())
+          continue;
+        if (isReturn && !isOutput(op, use.getOperandNumber()))
+          continue;
         Value &wide = widened[v];
         if (!wide) {
           OpBuilder builder(&op);
@@ -87,7 +98,8 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
   static void foldConversions(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(body)) {
       auto narrow = dyn_cast<arith::TruncFOp>(op);
-      if (!narrow || !tensorTypeOf(narrow.getResult()).getElementType().isBF16()) continue;
+      if (!narrow || !tensorTypeOf(narrow.getResult()).getElementType().isBF16())
+        continue;
       Value wide = narrow.getIn();
       if (auto widen = wide.getDefiningOp<arith::ExtFOp>(); widen && widen.getIn().getType() == narrow.getType()) {
         narrow.replaceAllUsesWith(widen.getIn());

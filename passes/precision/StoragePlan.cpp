@@ -8,13 +8,17 @@ using namespace mlir;
 
 namespace msamp::precision {
 namespace {
-bool belongsToBackward(Operation *op) { return isBackward(op) || isRebuilt(op); }
+bool belongsToBackward(Operation *op) {
+  return isBackward(op) || isRebuilt(op);
+}
 } // namespace
 
 StoragePlan::StoragePlan(func::FuncOp step) : body(step.getBody().front()), terminator(body.getTerminator()) {
-  for (auto [i, op] : llvm::enumerate(body)) order[&op] = i;
-  for (auto &entry : gradientResults(step)) gradientOperands.insert(entry.first);
-  findExact();
+  for (auto [i, op] : llvm::enumerate(body))
+    order[&op] = i;
+  for (auto &entry : gradientResults(step))
+    gradientOperands.insert(entry.first);
+  exact = exactValues(body);
   findNative();
   propagate();
   findActivations();
@@ -23,9 +27,11 @@ StoragePlan::StoragePlan(func::FuncOp step) : body(step.getBody().front()), term
 }
 
 bool StoragePlan::isBarrier(Operation *op) {
-  if (isLibrary(op)) return true;
+  if (isLibrary(op))
+    return true;
   auto reduce = dyn_cast<ReduceOp>(op);
-  if (!reduce) return false;
+  if (!reduce)
+    return false;
   // A reduction of trailing dimensions stays within a row; any other needs the rows of other kernels' blocks.
   int64_t rank = tensorTypeOf(reduce.getInput()).getRank(), count = reduce.getDims().size();
   bool trailing = llvm::all_of(reduce.getDims(), [&](int64_t d) { return d >= rank - count; });
@@ -35,62 +41,64 @@ bool StoragePlan::isBarrier(Operation *op) {
 bool StoragePlan::takesBf16(OpOperand &use) {
   Operation *op = use.getOwner();
   unsigned index = use.getOperandNumber();
-  if (isa<MatMulOp>(op)) return true;
-  if (isa<ScatterAddOp>(op)) return index == 0;
-  if (isa<AttentionOp>(op)) return index < 3;
-  if (isa<AttentionGradOp>(op)) return index < 5;
+  if (isa<MatMulOp>(op))
+    return true;
+  if (isa<ScatterAddOp>(op))
+    return index == 0;
+  if (isa<AttentionOp>(op))
+    return index < 3;
+  if (isa<AttentionGradOp>(op))
+    return index < 5;
   return false;
 }
 
 // Ops whose result type is free: they write BF16 themselves.
 bool StoragePlan::isNative(Value v) const {
   Operation *op = v.getDefiningOp();
-  if (!op) return false;
-  if (isa<GetOp>(op) || isView(op)) return true;
-  if (isa<AttentionOp>(op)) return cast<OpResult>(v).getResultNumber() == 0;
+  if (!op)
+    return false;
+  if (isa<GetOp>(op) || isView(op))
+    return true;
+  if (isa<AttentionOp>(op))
+    return cast<OpResult>(v).getResultNumber() == 0;
   return isLibrary(op);
 }
 
 // Whether everything that depends on the value is a parameter's gradient: it is then stored FP32 until it is converted.
 bool StoragePlan::onlyGradients(Value v) {
-  if (auto known = gradientOnly.find(v); known != gradientOnly.end()) return known->second;
+  if (auto known = gradientOnly.find(v); known != gradientOnly.end())
+    return known->second;
   bool only = llvm::all_of(v.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
-    if (user == terminator) return gradientOperands.contains(use.getOperandNumber());
-    if (isa<RecordAmaxOp>(user)) return true;
-    if (auto reduce = dyn_cast<ReduceOp>(user); reduce && reduce.getKind() == ReduceKind::Max) return true;
-    if (!isPointwise(user) && !isView(user) && !isa<QuantizeOp>(user)) return false;
+    if (user == terminator)
+      return gradientOperands.contains(use.getOperandNumber());
+    if (isa<RecordAmaxOp>(user))
+      return true;
+    if (auto reduce = dyn_cast<ReduceOp>(user); reduce && reduce.getKind() == ReduceKind::Max)
+      return true;
+    if (!isPointwise(user) && !isView(user) && !isa<QuantizeOp>(user))
+      return false;
     return llvm::all_of(user->getResults(), [&](Value r) { return onlyGradients(r); });
   });
   return gradientOnly[v] = only;
 }
 
-// What becomes an integer again (positions counted from a mask) stays exact: BF16 has no 257.
-void StoragePlan::findExact() {
-  SmallVector<Value> worklist;
-  for (Operation &op : body)
-    if (isa<arith::FPToSIOp, arith::FPToUIOp>(op)) worklist.push_back(op.getOperand(0));
-  while (!worklist.empty()) {
-    Value v = worklist.pop_back_val();
-    Operation *op = v.getDefiningOp();
-    if (!isF32Tensor(v) || !op || isa<GetOp>(op) || !exact.insert(v).second) continue;
-    llvm::append_range(worklist, op->getOperands());
-  }
-}
-
 void StoragePlan::findNative() {
   for (Operation &op : body)
     for (Value v : op.getResults())
-      if (isF32Tensor(v) && !exact.contains(v) && !isView(&op) && isNative(v) && (isa<GetOp>(op) || !onlyGradients(v))) bf16.insert(v);
+      if (isF32Tensor(v) && !exact.contains(v) && !isView(&op) && isNative(v) && (isa<GetOp>(op) || !onlyGradients(v)))
+        bf16.insert(v);
 }
 
 void StoragePlan::require(Value v) {
   SmallVector<Value> worklist{v};
   while (!worklist.empty()) {
     Value value = worklist.pop_back_val();
-    if (!isF32Tensor(value) || exact.contains(value) || !bf16.insert(value).second) continue;
+    if (!isF32Tensor(value) || exact.contains(value) || !bf16.insert(value).second)
+      continue;
     Operation *op = value.getDefiningOp();
-    if (!op || !isView(op)) continue;
+    if (!op || !isView(op))
+      continue;
     if (auto gather = dyn_cast<GatherOp>(op))
       worklist.push_back(gather.getTable());
     else
@@ -102,25 +110,33 @@ void StoragePlan::require(Value v) {
 void StoragePlan::propagate() {
   for (Operation &op : body) {
     for (OpOperand &use : op.getOpOperands())
-      if (takesBf16(use)) require(use.get());
-    if (!isView(&op) || !isF32Tensor(op.getResult(0)) || onlyGradients(op.getResult(0))) continue;
+      if (takesBf16(use))
+        require(use.get());
+    if (!isView(&op) || !isF32Tensor(op.getResult(0)) || onlyGradients(op.getResult(0)))
+      continue;
     bool any = isBf16(op.getResult(0));
-    for (Value operand : op.getOperands()) any |= isBf16(operand);
-    if (any) require(op.getResult(0));
+    for (Value operand : op.getOperands())
+      any |= isBf16(operand);
+    if (any)
+      require(op.getResult(0));
   }
 }
 
 void StoragePlan::findActivations() {
   for (Value v : body.getArguments())
-    if (isF32Tensor(v) && tensorTypeOf(v).getRank() > 0) activations.insert(v);
+    if (isF32Tensor(v) && tensorTypeOf(v).getRank() > 0)
+      activations.insert(v);
   for (Operation &op : body)
     for (Value v : op.getResults()) {
-      if (!isF32Tensor(v) || tensorTypeOf(v).getRank() == 0 || isa<ReduceOp, BroadcastOp, arith::ConstantOp>(op)) continue;
+      if (!isF32Tensor(v) || tensorTypeOf(v).getRank() == 0 || isa<ReduceOp, BroadcastOp, arith::ConstantOp>(op))
+        continue;
       bool isOne = isBf16(v);
       // A named row op's other results are statistics.
       if ((isPointwise(&op) || isView(&op)) && cast<OpResult>(v).getResultNumber() == 0)
-        for (Value operand : op.getOperands()) isOne |= activations.contains(operand) || isBf16(operand);
-      if (isOne && !isa<GetOp>(op)) activations.insert(v);
+        for (Value operand : op.getOperands())
+          isOne |= activations.contains(operand) || isBf16(operand);
+      if (isOne && !isa<GetOp>(op))
+        activations.insert(v);
     }
 }
 
@@ -132,7 +148,8 @@ void StoragePlan::findLongLived() {
       require(rotary.getY());
     }
     for (Value v : op.getResults())
-      if (activations.contains(v) && !isBf16(v) && !isView(&op) && crossesBarrier(v)) require(v);
+      if (activations.contains(v) && !isBf16(v) && !isView(&op) && crossesBarrier(v))
+        require(v);
   }
 }
 
@@ -144,30 +161,37 @@ bool StoragePlan::crossesBarrier(Value v) const {
   SmallVector<Value> same{v};
   while (!same.empty())
     for (Operation *user : same.pop_back_val().getUsers()) {
-      if (user == terminator) continue;
+      if (user == terminator)
+        continue;
       if (isView(user) && tensorTypeOf(user->getResult(0)).getElementType().isF32()) {
         same.push_back(user->getResult(0));
         continue;
       }
       // What the backward reads of the forward is kept, even where it could be read early.
-      if (isForward && belongsToBackward(user)) return true;
+      if (isForward && belongsToBackward(user))
+        return true;
       uses.insert(user);
       last = std::max(last, order.lookup(user));
     }
-  if (uses.size() < 2) return false;
+  if (uses.size() < 2)
+    return false;
   llvm::DenseSet<Value> depends{v}, behind;
   auto start = v.getDefiningOp() ? std::next(v.getDefiningOp()->getIterator()) : body.begin();
   for (Operation &op : llvm::make_range(start, body.end())) {
-    if (order.lookup(&op) > last) break;
+    if (order.lookup(&op) > last)
+      break;
     bool isDependent = false, isBehind = false;
     for (Value operand : op.getOperands()) {
       isBehind |= behind.contains(operand);
       isDependent |= depends.contains(operand);
     }
-    if (isBehind && uses.contains(&op)) return true;
-    if (!isDependent && !isBehind) continue;
+    if (isBehind && uses.contains(&op))
+      return true;
+    if (!isDependent && !isBehind)
+      continue;
     isBehind |= isBarrier(&op);
-    for (Value result : op.getResults()) (isBehind ? behind : depends).insert(result);
+    for (Value result : op.getResults())
+      (isBehind ? behind : depends).insert(result);
   }
   return false;
 }

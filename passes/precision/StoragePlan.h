@@ -20,7 +20,6 @@ public:
   static bool isBarrier(mlir::Operation *op);
 
 private:
-  void findExact();
   void findActivations();
   void findNative();
   void findLongLived();

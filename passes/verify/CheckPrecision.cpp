@@ -16,7 +16,8 @@ bool isElement(Value v, Type element) {
 LogicalResult checkFp32(func::FuncOp step) {
   LogicalResult good = success();
   for (Operation &op : step.getBody().front()) {
-    if (isa<QuantizeOp, ScaledMatMulOp, SiteScaleOp, RecordAmaxOp>(op)) good = op.emitError() << "at level fp32";
+    if (isa<QuantizeOp, ScaledMatMulOp, SiteScaleOp, RecordAmaxOp>(op))
+      good = op.emitError() << "at level fp32";
     for (Value v : op.getResults()) {
       auto type = dyn_cast<RankedTensorType>(v.getType());
       if (type && (type.getElementType().isBF16() || type.getElementType().isF16()))
@@ -26,20 +27,27 @@ LogicalResult checkFp32(func::FuncOp step) {
   return good;
 }
 
-// Library ops read and write BF16; FP8 operands come from msamp.quantize or are stored as FP8.
+// Library ops read and write BF16, but for what becomes an integer; FP8 operands come from msamp.quantize or are stored
+// as FP8.
 LogicalResult checkLibraryOps(func::FuncOp step) {
   LogicalResult good = success();
   Type bf16 = BFloat16Type::get(step.getContext());
   auto need = [&](Operation &op, ValueRange values) {
     for (Value v : values)
-      if (!isElement(v, bf16)) good = op.emitError() << "operand of type " << v.getType() << ", expected bf16";
+      if (!isElement(v, bf16))
+        good = op.emitError() << "operand of type " << v.getType() << ", expected bf16";
   };
+  llvm::DenseSet<Value> exact = precision::exactValues(step.getBody().front());
   for (Operation &op : step.getBody().front()) {
-    if (isa<MatMulOp>(op)) need(op, op.getOperands());
-    if (isa<AttentionOp>(op)) need(op, op.getOperands().take_front(3));
-    if (isa<AttentionGradOp>(op)) need(op, op.getOperands().take_front(5));
+    if (isa<MatMulOp>(op) && !exact.contains(op.getResult(0)))
+      need(op, op.getOperands());
+    if (isa<AttentionOp>(op))
+      need(op, op.getOperands().take_front(3));
+    if (isa<AttentionGradOp>(op))
+      need(op, op.getOperands().take_front(5));
     auto product = dyn_cast<ScaledMatMulOp>(op);
-    if (!product) continue;
+    if (!product)
+      continue;
     for (Value v : {product.getA(), product.getB()})
       if (!isa_and_nonnull<QuantizeOp, GetOp>(v.getDefiningOp()))
         good = op.emitError() << "FP8 operand of type " << v.getType() << " is neither quantised nor a stored weight";
@@ -68,31 +76,39 @@ LogicalResult checkScaledParameters(func::FuncOp step) {
 
 LogicalResult checkPrecision(ModuleOp module) {
   func::FuncOp step = precision::findStep(module);
-  if (!step) return failure();
+  if (!step)
+    return failure();
   partition::StepSettings settings(module);
   LogicalResult good = success();
   for (auto param : module.getOps<ParameterOp>())
     if (param.getTrained() && !param.getStateClass())
       good = param.emitError() << "trained parameter " << param.getSymName() << " has no state class";
-  if (failed(good)) return failure();
+  if (failed(good))
+    return failure();
   step.walk([&](GetOp get) {
     auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr());
-    if (!param.getTensorType().getElementType().isF32()) return;
+    if (!param.getTensorType().getElementType().isF32())
+      return;
     Type expected = partition::elementOf(get.getContext(), settings.storage(param).weight);
     if (!isElement(get.getResult(), expected))
-      good = get.emitError() << "reads " << get.getResult().getType() << ", but the " << partition::StepSettings::className(param)
-                             << " class stores " << expected << " at level " << settings.level;
+      good = get.emitError() << "reads " << get.getResult().getType() << ", but the "
+                             << partition::StepSettings::className(param) << " class stores " << expected
+                             << " at level " << settings.level;
   });
   Operation *ret = step.getBody().front().getTerminator();
   for (auto [index, param] : precision::gradientResults(step)) {
     Type expected = partition::elementOf(module.getContext(), settings.storage(param).grad);
     if (!isElement(ret->getOperand(index), expected))
-      good = ret->emitError() << "gradient of " << param.getSymName() << " has type " << ret->getOperand(index).getType()
-                              << ", but the " << partition::StepSettings::className(param) << " class stores " << expected;
+      good = ret->emitError() << "gradient of " << param.getSymName() << " has type "
+                              << ret->getOperand(index).getType() << ", but the "
+                              << partition::StepSettings::className(param) << " class stores " << expected;
   }
-  if (failed(good)) return failure();
-  if (settings.level == "fp32") return checkFp32(step);
-  if (failed(checkLibraryOps(step))) return failure();
+  if (failed(good))
+    return failure();
+  if (settings.level == "fp32")
+    return checkFp32(step);
+  if (failed(checkLibraryOps(step)))
+    return failure();
   return checkScaledParameters(step);
 }
 
