@@ -85,8 +85,11 @@ public:
       : program_(std::filesystem::path(program).filename().string() + ": "), children_(ranks) {
     sigset_t watched;
     ::sigemptyset(&watched);
-    for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+    for (int signal : {SIGCHLD, SIGINT, SIGTERM})
       ::sigaddset(&watched, signal);
+    struct sigaction hangup {};
+    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) // as nohup has it
+      ::sigaddset(&watched, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &watched, &oldMask_);
     signals_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals_ < 0)
@@ -232,7 +235,7 @@ private:
   // other than the loss of a peer, else the first end.
   void noteEnd(size_t rank, int signal, int code) {
     const bool asked = asked_ || interrupts_ > 0;
-    const bool ours = (signal == SIGKILL && (killed_ || interrupts_ > 1)) || (asked && (signal == SIGTERM || signal == SIGINT));
+    const bool ours = (signal == SIGKILL && (killed_ || interrupts_ > 1)) || (asked && (signal == SIGTERM || signal == SIGINT || signal == SIGHUP));
     const bool orderly = asked && (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP);
     if (ours || orderly) {
       if (exitCode_ == 0)

@@ -72,8 +72,12 @@ int64_t Array::integer(int64_t index) const {
     return load<uint32_t>(data, index);
   case Element::I32:
     return load<int32_t>(data, index);
-  case Element::U64:
-    return static_cast<int64_t>(load<uint64_t>(data, index));
+  case Element::U64: {
+    const auto value = load<uint64_t>(data, index);
+    if (value > INT64_MAX)
+      failData("{}: value {} at element {} is out of range: it is beyond 2^63 - 1", where, value, index);
+    return static_cast<int64_t>(value);
+  }
   case Element::I64:
     return load<int64_t>(data, index);
   default:
@@ -171,13 +175,17 @@ Array openNpy(const std::string &path) {
     failData("{}: values of NumPy type {} cannot be read (bool, integers and floats can)", path,
              code.empty() ? descr.substr(0, 24) : code);
   array.element = *element;
-  if (valueOf(header, "fortran_order", path).substr(0, 4) == "True")
+  std::string_view order = valueOf(header, "fortran_order", path);
+  if (order.starts_with("True"))
     failData("{}: it is stored column by column; save numpy.ascontiguousarray(a) instead", path);
+  if (!order.starts_with("False"))
+    failData("{}: fortran_order in its NumPy header is neither True nor False: the file is damaged", path);
 
   std::string_view shape = valueOf(header, "shape", path);
   size_t close = shape.find(')');
-  if (shape.empty() || shape.front() != '(' || close == std::string_view::npos)
-    failData("{}: the shape in its NumPy header cannot be read", path);
+  if (shape.empty() || shape.front() != '(' || close == std::string_view::npos ||
+      shape.substr(1, close - 1).find_first_not_of("0123456789, ") != std::string_view::npos)
+    failData("{}: the shape in its NumPy header cannot be read: the file is damaged", path);
   uint64_t available = bytes.size() - begin - length, needed = sizeOf(array.element);
   for (size_t i = 1; i < close; ++i) {
     if (!std::isdigit(static_cast<unsigned char>(shape[i])))

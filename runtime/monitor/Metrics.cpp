@@ -42,13 +42,19 @@ MetricsFile::~MetricsFile() {
 
 void MetricsFile::append(const StepMetrics &metrics) {
   std::string line = toJson(metrics);
+  const off_t start = lseek(file, 0, SEEK_END);
   size_t done = 0;
   while (done < line.size()) {
     ssize_t written = write(file, line.data() + done, line.size() - done);
     if (written < 0 && errno == EINTR)
       continue;
-    if (written < 0)
-      failIo("{}: cannot be written: {}", path, std::strerror(errno));
+    if (written < 0) {
+      const int reason = errno;
+      // Whole lines only: what was written of this one is taken back.
+      if (start < 0 || ftruncate(file, start) != 0)
+        failIo("{}: cannot be written, its last line is cut off: {}", path, std::strerror(reason));
+      failIo("{}: cannot be written: {}", path, std::strerror(reason));
+    }
     done += static_cast<size_t>(written);
   }
 }

@@ -1,6 +1,8 @@
 // How the progress line looks and when it is drawn.
 #include "runtime/monitor/Progress.h"
 
+#include "runtime/core/Output.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -66,17 +68,15 @@ void Progress::show(const StepMetrics &metrics) {
     line += fmt::format("  skipped {}", skipped);
   line += metrics.step == steps ? "  " + clockTime(elapsed) : "  left " + clockTime(left);
   if (terminal)
-    fmt::print("\r\x1b[K{}", line);
+    runtime::printOutput("\r\x1b[K{}", line);
   else
-    fmt::print("{}\n", line);
-  std::fflush(stdout);
+    runtime::printOutput("{}\n", line);
   open = terminal;
 }
 
 void Progress::finish() {
   if (open)
-    fmt::print("\n");
-  std::fflush(stdout);
+    runtime::printOutput("\n");
   open = false;
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/train/Check.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/Output.h"
 #include "runtime/core/Safetensors.h"
 #include "runtime/data/InputCopy.h"
 #include "runtime/train/Tolerance.h"
@@ -80,7 +81,7 @@ static void calibrate(Executor &executor, const std::shared_ptr<SafetensorsReade
     moved = executor.calibrateOnly();
     ++steps;
   }
-  fmt::print("calibrated {} FP8 scales in {} step{} without update{}\n", plan.sites_size(), steps,
+  printOutput("calibrated {} FP8 scales in {} step{} without update{}\n", plan.sites_size(), steps,
              steps == 1 ? "" : "s", moved ? "; they have not settled" : "");
 }
 
@@ -141,7 +142,10 @@ bool check(Executor &executor, const CheckOptions &options) {
   fillInputs(executor, reference);
   executor.eval();
   if (reference->find("out.loss")) {
-    double expected = reference->readFloats("out.loss").at(0), loss = executor.lastLoss();
+    const std::vector<float> stored = reference->readFloats("out.loss");
+    if (stored.size() != 1)
+      failData("{}: out.loss has {} values; a loss is one", options.reference, stored.size());
+    double expected = stored[0], loss = executor.lastLoss();
     Row row{"out.loss", std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30), std::fabs(expected),
             bounds.loss, fmt::format("{:.7g}, reference {:.7g}", loss, expected)};
     rows.push_back(std::move(row));
@@ -177,19 +181,19 @@ bool check(Executor &executor, const CheckOptions &options) {
   size_t width = 4;
   for (const Row &row : rows)
     width = std::max(width, row.name.size());
-  fmt::print("{:<{}}  {:>14}  {:>9}  {:>10}\n", "name", width, "relative error", "bound", "norm");
+  printOutput("{:<{}}  {:>14}  {:>9}  {:>10}\n", "name", width, "relative error", "bound", "norm");
   size_t failed = 0;
   for (const Row &row : rows) {
     failed += !row.passes();
-    fmt::print("{:<{}}  {:>14.3e}  {:>9.1e}  {:>10.3e}{}{}{}\n", row.name, width, row.error, row.bound, row.norm,
+    printOutput("{:<{}}  {:>14.3e}  {:>9.1e}  {:>10.3e}{}{}{}\n", row.name, width, row.error, row.bound, row.norm,
                row.passes() ? "" : "  FAILED", row.note.empty() ? "" : "  ", row.note);
   }
-  fmt::print("bounds: loss {:.1e}, outputs {:.1e}, gradients {:.1e} ({})\n", bounds.loss, bounds.outputs,
+  printOutput("bounds: loss {:.1e}, outputs {:.1e}, gradients {:.1e} ({})\n", bounds.loss, bounds.outputs,
              bounds.gradients, bounds.reason);
   if (failed == 0)
-    fmt::print("check passed: {} comparisons with {}\n", rows.size(), options.reference);
+    printOutput("check passed: {} comparisons with {}\n", rows.size(), options.reference);
   else
-    fmt::print("check failed: {} of {} comparisons with {} are beyond their bound\n", failed, rows.size(),
+    printOutput("check failed: {} of {} comparisons with {} are beyond their bound\n", failed, rows.size(),
                options.reference);
   return failed == 0;
 }

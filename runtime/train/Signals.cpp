@@ -1,9 +1,11 @@
-// The handler only sets a flag, or leaves by _exit.
+// A thread of its own waits for signals; it only sets a flag, or leaves by _exit.
 #include "runtime/train/Signals.h"
 
 #include <atomic>
 #include <csignal>
 #include <ctime>
+#include <pthread.h>
+#include <thread>
 #include <unistd.h>
 
 namespace msamp::train {
@@ -31,8 +33,24 @@ void installStopSignals() {
   action.sa_handler = onSignal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup has SIGHUP ignored, which stays so.
+    struct sigaction before {};
+    if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN)
+      continue;
+    sigaction(signal, &action, nullptr);
+    sigaddset(&watched, signal);
+  }
+  // One thread takes them, so that no signal frame is ever laid over the stack of generated or library code in the midst of
+  // a step. Threads started from here on inherit the mask.
+  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  std::thread([watched] {
+    for (int signal = 0;;)
+      if (sigwait(&watched, &signal) == 0)
+        onSignal(signal);
+  }).detach();
 }
 
 int stopSignal() {

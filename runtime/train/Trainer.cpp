@@ -2,6 +2,7 @@
 #include "runtime/train/Trainer.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/Output.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Progress.h"
 #include "runtime/train/SaveWeights.h"
@@ -27,12 +28,16 @@ static std::string describeScales(const ScaleHealth &health) {
   return "ok";
 }
 
-// Whether any rank was asked to stop: all ranks must leave at the same step. The largest signal number wins.
-static int agreeOnStop(Communicator &communicator) {
-  std::vector<double> signals(communicator.size());
-  communicator.allGatherValue(stopSignal(), signals);
-  return static_cast<int>(*std::max_element(signals.begin(), signals.end()));
+// Why all ranks must stop at the same step, if any must. The largest number wins.
+constexpr int outputFailed = 1000; // above all signals
+
+static int agreeOnStop(Communicator &communicator, bool failed) {
+  std::vector<double> reasons(communicator.size());
+  communicator.allGatherValue(failed ? outputFailed : stopSignal(), reasons);
+  return static_cast<int>(*std::max_element(reasons.begin(), reasons.end()));
 }
+
+static const char *nameOf(int signal) { return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM"; }
 
 TrainResult train(Executor &executor, const data::Loader &loader, const TrainOptions &options) {
   using Clock = std::chrono::steady_clock;
@@ -53,7 +58,18 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
   }
 
   TrainResult result;
-  for (uint64_t step = 0; step < options.schedule.steps && result.signal == 0; ++step) {
+  // Progress or metrics that cannot be written end the run, but not before the weights are saved.
+  std::optional<Error> trouble;
+  auto writing = [&](auto &&write) {
+    try {
+      write();
+    } catch (const Error &error) {
+      if (!trouble)
+        trouble = error;
+    }
+  };
+  int reason = 0;
+  for (uint64_t step = 0; step < options.schedule.steps && reason == 0; ++step) {
     auto begin = Clock::now();
     for (unsigned i = 0; i < microBatches; ++i) {
       loader.fill(step, static_cast<uint64_t>(i) * ranks + rank, static_cast<uint64_t>(microBatches) * ranks,
@@ -64,7 +80,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     hyper.lr = options.schedule.at(step);
     StepResult update = executor.update(hyper);
     result.steps = step + 1;
-    result.signal = agreeOnStop(communicator);
+    reason = agreeOnStop(communicator, trouble.has_value());
     if (rank != 0)
       continue;
 
@@ -80,23 +96,27 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     metrics.memoryBytes = memory;
     metrics.scales = describeScales(executor.scaleHealth());
     if (file)
-      file->append(metrics);
-    progress->show(metrics);
+      writing([&] { file->append(metrics); });
+    writing([&] { progress->show(metrics); });
   }
   if (progress)
-    progress->finish();
+    writing([&] { progress->finish(); });
+  result.signal = reason == outputFailed ? 0 : reason;
 
   if (!options.saveFile.empty())
     saveWeights(executor, options.saveFile);
   // Nobody leaves before rank 0 has written: a rank that is gone would end the others.
   communicator.barrier();
-  if (rank == 0) {
-    if (result.signal != 0)
-      fmt::print("stopped by {} after step {} of {}\n", result.signal == SIGINT ? "SIGINT" : "SIGTERM", result.steps,
-                 options.schedule.steps);
-    if (!options.saveFile.empty())
-      fmt::print("weights saved to {}\n", options.saveFile);
-  }
+  if (rank == 0)
+    writing([&] {
+      if (result.signal != 0)
+        printOutput("stopped by {} after step {} of {}\n", nameOf(result.signal), result.steps, options.schedule.steps);
+      if (!options.saveFile.empty())
+        printOutput("weights saved to {}\n", options.saveFile);
+    });
+  if (trouble)
+    failIo("{}; stopped after step {} of {}{}", trouble->what(), result.steps, options.schedule.steps,
+           options.saveFile.empty() ? "" : fmt::format(", weights saved to {}", options.saveFile));
   return result;
 }
 

@@ -164,6 +164,15 @@ case("--save into no folder", run("--data", TEXT, "--save", "none/x.safetensors"
 case("--save to a folder", run("--data", TEXT, "--save", inputs), 74, ["folder"])
 case("--log-dir below a file", run("--data", TEXT, "--log-dir", inputs / "file/log"), 74, ["file/log"])
 
+for key, value in [("fortran_order", "False"), ("shape", "(3, 128)")]:
+    odd = whole.replace(value.encode(), {"False": b"Maybe", "(3, 128)": b"(3,-128)"}[value])
+    case(f"an array with an odd {key}", run("--data", f"input_ids={put('odd.npy', odd)}"), 65, [r"odd\.npy", key])
+case("an array of huge numbers", run("--data", f"input_ids={save('huge.npy', np.full((3, 128), 2**64 - 1, np.uint64))}"), 65, ["18446744073709551615"])
+os.mkfifo(inputs / "pipe")
+case("a pipe as data", run("--data", inputs / "pipe"), 74, ["not a regular file"])
+for flag in ("--save", "--log-dir"):
+    case(f"{flag} without a name", run("--data", TEXT, flag, ""), 64, [flag])
+
 # --- flags of msamp-run
 for flags in (["--steps", "0"], ["--steps", "-1"], ["--steps", "x"], ["--steps", "1.5"], ["--lr", "abc"], ["--lr", "-1"], ["--lr", "nan"],
               ["--lr", "inf"], ["--lr", "1e999"], ["--lr", ""], ["--min-lr", "1"], ["--warmup", "-2"], ["--schedule", "square"], ["--beta1", "1"], ["--beta2", "-0.1"],

@@ -12,10 +12,10 @@ t = common.Context()
 plan = t.gpt_bytes("plan", "--level", "O2")
 
 
-def start(name, ranks, plan=plan):
+def start(name, ranks, plan=plan, data=None):
     """Starts a long run and waits until it makes steps."""
     log, save = t.work / name, t.work / f"{name}.safetensors"
-    process = subprocess.Popen([t.bin / "msamp-run", plan, "--data", t.corpus(), "--steps", "100000", "--nproc", str(ranks),
+    process = subprocess.Popen([t.bin / "msamp-run", plan, "--data", data or t.corpus(), "--steps", "100000", "--nproc", str(ranks),
                                 "--log-dir", log, "--save", save], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     file = log / "metrics.jsonl"
@@ -62,7 +62,8 @@ t.expect(len(causes) == 1 and re.search(r"rank 1", err) is not None, f"the first
 t.expect(not save.exists() and not list(t.work.glob("*.tmp*")), "no weights are left of a run that failed")
 t.expect(len(common.metrics(log)) > 0, "metrics are whole lines")
 
-for name, ranks, number, code in [("interrupted", 1, signal.SIGINT, 130), ("terminated", 2, signal.SIGTERM, 143)]:
+for name, ranks, number, code in [("interrupted", 1, signal.SIGINT, 130), ("terminated", 2, signal.SIGTERM, 143),
+                                  ("hung up", 1, signal.SIGHUP, 129), ("hung up 2", 2, signal.SIGHUP, 129)]:
     process, save, log = start(name, ranks)
     process.send_signal(number)
     seconds, out, err = wait(process, 30)
@@ -70,6 +71,27 @@ for name, ranks, number, code in [("interrupted", 1, signal.SIGINT, 130), ("term
     t.expect(save.exists() and "stopped by" in out, f"{name}: weights were saved after {seconds:.1f} s")
     weights = common.read_safetensors(save)
     t.expect(len(weights) > 40, f"{name}: {len(weights)} tensors")
+
+# A data file that is cut short while it is in use, and output that nobody takes.
+def cut(name, ranks):
+    text = t.work / f"{name}.txt"
+    text.write_bytes(t.corpus().read_bytes())
+    process, save, log = start(name, ranks, data=text)
+    os.truncate(text, 0)
+    seconds, out, err = wait(process, 30)
+    t.expect(process.returncode == 74 and f"{name}.txt" in err, f"{name}: exit {process.returncode}: {err.strip()!r}")
+
+
+cut("shortened", 1)
+cut("shortened2", 2)
+process, save, log = start("unread", 2)
+process.stdout.close()
+process.wait(120)
+err = process.stderr.read()
+t.expect(process.returncode == 74 and "standard output" in err and save.exists(), f"nobody reads: exit {process.returncode}: {err.strip()!r}")
+with open("/dev/full", "w") as full:
+    done = subprocess.run([t.bin / "msamp-run", plan, "--data", t.corpus(), "--steps", "2"], stdout=full, stderr=subprocess.PIPE, text=True)
+t.expect(done.returncode == 74 and "standard output" in done.stderr, f"no room for output: exit {done.returncode}: {done.stderr.strip()!r}")
 
 # A step of sixteen micro-batches takes seconds: the second signal comes before the first one's step has ended.
 process, save, log = start("twice", 2, t.gpt_bytes("slow", "--level", "O2", "--accumulate", 16))

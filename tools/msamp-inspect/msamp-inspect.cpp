@@ -1,6 +1,8 @@
 // msamp-inspect: what a plan holds and what it will do.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 
 #include "runtime/core/Error.h"
@@ -33,6 +35,8 @@ int main(int argc, char **argv) {
     else
       inspect::printText(description, std::cout);
     std::cout.flush();
+    if (!std::cout && errno != EPIPE)
+      runtime::failIo("standard output cannot be written: {}", std::strerror(errno));
     return 0;
   } catch (const runtime::Error &e) {
     std::cerr << "msamp-inspect: error: " << e.what() << std::endl;

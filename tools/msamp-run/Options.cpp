@@ -77,6 +77,8 @@ static std::string wrapped(const std::string &text, size_t width = 82) {
   return result;
 }
 
+static std::string notEmpty(std::string &text) { return text.empty() ? "an empty text names no file" : ""; }
+
 static train::Decay decayNamed(const std::string &name) {
   return name == "linear" ? train::Decay::Linear : name == "cosine" ? train::Decay::Cosine : train::Decay::Constant;
 }
@@ -101,7 +103,8 @@ std::optional<Options> parseOptions(int argc, char **argv) {
   auto positive = number(std::numeric_limits<double>::min(), huge, "a number above 0");
   auto notNegative = number(0, huge, "a number of at least 0");
 
-  app.add_option("PLAN", options.plan, "the plan's folder")->required();
+  const CLI::Validator named(notEmpty, "", "");
+  app.add_option("PLAN", options.plan, "the plan's folder")->required()->check(named);
   app.add_option(
          "--data", sources,
          "FILE or NAME=FILE, where NAME is an input of the model; may be given several times. A bare FILE of tokens "
@@ -157,7 +160,7 @@ std::optional<Options> parseOptions(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--seed", options.loader.seed,
                  "of the initial weights (msampc --init normal) and the order of the data")
-      ->check(integer(0, std::numeric_limits<int64_t>::max(), "a whole number of at least 0"))
+      ->check(integer(0, std::numeric_limits<int64_t>::max(), "a whole number from 0 to 2^63 - 1"))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--device", device, "what to run on")->type_name("cpu")->capture_default_str();
@@ -172,17 +175,18 @@ std::optional<Options> parseOptions(int argc, char **argv) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--log-dir", options.train.logFolder, "folder for metrics.jsonl, one JSON object a step")
+      ->check(named)
       ->type_name("DIR");
   app.add_option(
          "--save", options.train.saveFile,
-         "write all parameters in FP32 by ONNX name, at the end and on SIGINT or SIGTERM (after the current step; "
+         "write all parameters in FP32 by ONNX name, at the end and on SIGINT, SIGTERM or SIGHUP (after the current step; "
          "a second signal quits at once)")
-      ->type_name("FILE.safetensors");
+      ->check(named)->type_name("FILE.safetensors");
   auto *check =
       app.add_option(
              "--check", reference,
              "instead of training, run one step without update on in.* of FILE and compare out.* and grad.* with it")
-          ->type_name("FILE.safetensors");
+          ->check(named)->type_name("FILE.safetensors");
   app.add_option("--rtol", rtol,
                  "bound of every relative error of --check [derived from the level; fp32: 1e-5 for the loss, "
                  "1e-4 for the rest]")
@@ -193,7 +197,7 @@ std::optional<Options> parseOptions(int argc, char **argv) {
   app.footer(wrapped(
       "Exit codes: 0 done; 1 --check found an error beyond its bound; 64 usage; 65 bad data or plan; 70 internal "
       "error; "
-      "74 input or output; 75 try again (a rank was lost, memory ran out); 130 and 143 ended by SIGINT and SIGTERM, "
+      "74 input or output; 75 try again (a rank was lost, memory ran out); 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM, "
       "weights saved.",
       116));
 

@@ -4,6 +4,7 @@
 #include "runtime/cluster/Launcher.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/Output.h"
 #include "runtime/device/Device.h"
 #include "runtime/exec/Executor.h"
 #include "runtime/monitor/MemoryTable.h"
@@ -12,10 +13,13 @@
 #include "runtime/train/SaveWeights.h"
 #include "runtime/train/Signals.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <fcntl.h>
 #include <new>
 #include <numeric>
+#include <unistd.h>
 #include <vector>
 
 using namespace msamp;
@@ -43,22 +47,20 @@ static void showPlan(Executor &executor, const data::Loader *loader) {
       count *= static_cast<uint64_t>(extent);
     values += parameter.trained() ? count : 0;
   }
-  fmt::print("{}: level {}{}, {}, {} parameters trained\n", plan.source(), plan.level(),
+  printOutput("{}: level {}{}, {}, {} parameters trained\n", plan.source(), plan.level(),
              plan.sites_size() > 0 ? fmt::format(" ({} scaling)", plan.recipe()) : "", plan.optimizer(),
              monitor::humanCount(static_cast<double>(values)));
-  fmt::print("{} rank{} on {}; {} micro-batch{} a rank and step, ZeRO {}\n", executor.communicator().size(),
+  printOutput("{} rank{} on {}; {} micro-batch{} a rank and step, ZeRO {}\n", executor.communicator().size(),
              executor.communicator().size() == 1 ? "" : "s", executor.device().description(), plan.accumulate(),
              plan.accumulate() == 1 ? "" : "es", plan.zero());
   if (loader)
-    fmt::print("{}\n", loader->summary());
-  std::fflush(stdout);
+    printOutput("{}\n", loader->summary());
 }
 
 // One rank's work from loading to the end.
 static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
   DeviceOptions deviceOptions;
   deviceOptions.threads = options.threads;
-  deviceOptions.ranksOnMachine = where.size;
   deviceOptions.ranksOnMachine = where.size;
   CommOptions commOptions;
   commOptions.rank = where.rank;
@@ -77,8 +79,7 @@ static int runRank(const tools::Options &options, LoadedPlan loaded, const RankE
   std::vector<RoleBytes> memory = memoryOfAllRanks(*executor);
   if (first && !options.check) {
     showPlan(*executor, loader ? &*loader : nullptr);
-    fmt::print("{}", monitor::memoryTable(memory));
-    std::fflush(stdout);
+    printOutput("{}", monitor::memoryTable(memory));
   }
   if (options.memory)
     return 0;
@@ -115,6 +116,14 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  // Files must not be opened as standard streams that the caller has closed.
+  int stream;
+  do
+    stream = open("/dev/null", O_RDWR);
+  while (stream >= 0 && stream <= STDERR_FILENO);
+  if (stream >= 0)
+    close(stream);
+  std::signal(SIGPIPE, SIG_IGN); // writing to a pipe that nobody reads is an error like others
   try {
     return run(argc, argv);
   } catch (const Error &error) {
