@@ -1,7 +1,9 @@
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <chrono>
-#include <omp.h>
+
+// Of the OpenMP runtime that oneDNN brings along (libgomp). A compiler's own would be a second one in the process.
+extern "C" void omp_set_num_threads(int count);
 
 namespace msamp::runtime::cpu {
 

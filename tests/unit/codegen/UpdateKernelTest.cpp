@@ -134,11 +134,12 @@ TEST_P(UpdateKernel, FollowsTheFormulas) {
   compare(codegen::M, c.m, bound(c.m));
   compare(codegen::V, c.v, bound(c.v));
   for (int which : {codegen::MScale, codegen::VScale, codegen::BlockAmax})
-    if (expected.args[which])
+    if (expected.args[which]) {
       for (int64_t b = 0; b < blocks; ++b)
         EXPECT_NEAR(static_cast<float *>(actual.args[which])[b] / static_cast<float *>(expected.args[which])[b], 1,
                     1e-5)
             << "array " << which;
+    }
 }
 
 TEST_P(UpdateKernel, WritesNothingWhenTheStepIsSkipped) {
