@@ -5,31 +5,16 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Passes.h"
+#include "passes/fuse/Passes.h"
 #include "passes/loss/Passes.h"
+#include "passes/optimizer/Passes.h"
+#include "passes/partition/Passes.h"
+#include "passes/precision/Passes.h"
 #include "passes/raise/Passes.h"
 #include "passes/recompute/Passes.h"
+#include "passes/schedule/Passes.h"
 #include "passes/verify/Passes.h"
 #include "llvm/ADT/STLExtras.h"
-#if __has_include("passes/precision/Passes.h")
-#include "passes/precision/Passes.h"
-#define MSAMP_HAS_PRECISION 1
-#endif
-#if __has_include("passes/partition/Passes.h")
-#include "passes/partition/Passes.h"
-#define MSAMP_HAS_PARTITION 1
-#endif
-#if __has_include("passes/optimizer/Passes.h")
-#include "passes/optimizer/Passes.h"
-#define MSAMP_HAS_OPTIMIZER 1
-#endif
-#if __has_include("passes/fuse/Passes.h")
-#include "passes/fuse/Passes.h"
-#define MSAMP_HAS_FUSE 1
-#endif
-#if __has_include("passes/schedule/Passes.h")
-#include "passes/schedule/Passes.h"
-#define MSAMP_HAS_SCHEDULE 1
-#endif
 
 using namespace mlir;
 
@@ -46,34 +31,22 @@ void buildPhase(OpPassManager &pm, StringRef phase, const PipelineOptions &optio
     raise::buildPipeline(pm, options);
   if (phase == "loss") {
     loss::buildPipeline(pm, options);
-#ifdef MSAMP_HAS_SCHEDULE
     pm.addPass(schedule::createNoteInputBounds());
-#endif
   }
   if (phase == "autodiff")
     autodiff::buildPipeline(pm, options);
   if (phase == "recompute")
     recompute::buildPipeline(pm, options);
-#ifdef MSAMP_HAS_PRECISION
   if (phase == "precision")
     precision::buildPipeline(pm, options);
-#endif
-#ifdef MSAMP_HAS_PARTITION
   if (phase == "partition")
     partition::buildPipeline(pm, options);
-#endif
-#ifdef MSAMP_HAS_OPTIMIZER
   if (phase == "optimizer")
     optimizer::buildPipeline(pm, options);
-#endif
-#ifdef MSAMP_HAS_FUSE
   if (phase == "fuse")
     fuse::buildPipeline(pm, options);
-#endif
-#ifdef MSAMP_HAS_SCHEDULE
   if (phase == "schedule")
     schedule::buildPipeline(pm, options);
-#endif
   verify::VerifyPhaseOptions check;
   check.phase = phase.str();
   pm.addPass(verify::createVerifyPhase(check));
@@ -130,21 +103,11 @@ void registerAllPasses() {
   autodiff::registerautodiffPasses();
   recompute::registerrecomputePasses();
   verify::registerverifyPasses();
-#ifdef MSAMP_HAS_PRECISION
   precision::registerprecisionPasses();
-#endif
-#ifdef MSAMP_HAS_PARTITION
   partition::registerpartitionPasses();
-#endif
-#ifdef MSAMP_HAS_OPTIMIZER
   optimizer::registeroptimizerPasses();
-#endif
-#ifdef MSAMP_HAS_FUSE
   fuse::registerfusePasses();
-#endif
-#ifdef MSAMP_HAS_SCHEDULE
   schedule::registerschedulePasses();
-#endif
 }
 
 } // namespace msamp

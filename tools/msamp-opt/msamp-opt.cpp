@@ -1,9 +1,7 @@
 // msamp-opt: runs any of the compiler's passes on MLIR files, for work on one pass and for tests.
 #include "ir/Msamp/Msamp.h"
 #include "ir/Msamp/UpstreamDerivatives.h"
-#if __has_include("ir/Plan/Plan.h")
 #include "ir/Plan/Plan.h"
-#endif
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -13,9 +11,7 @@
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect, msamp::MsampDialect>();
-#if __has_include("ir/Plan/Plan.h")
   registry.insert<msamp::planir::PlanDialect>();
-#endif
   msamp::registerDerivativeModels(registry);
   msamp::registerAllPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "msamp optimizer driver\n", registry));

@@ -4,6 +4,7 @@
 #include "passes/Pipeline.h"
 #include "passes/fuse/Passes.h"
 #include "tests/unit/codegen/Interpreter.h"
+#include "tests/unit/codegen/Library.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -12,9 +13,7 @@
 
 #include <cmath>
 #include <cstring>
-#include <dlfcn.h>
 #include <random>
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -126,14 +125,7 @@ protected:
       clusters.push_back({cluster, symbol});
     }
     result.clusters = clusters.size();
-    std::string path =
-        ::testing::TempDir() + "/msamp-kernels-" + std::to_string(getpid()) + "-" + std::to_string(++libraries) + ".so";
-    EXPECT_TRUE(succeeded(kernels.writeLibrary(path)));
-    void *library = dlopen(path.c_str(), RTLD_NOW);
-    EXPECT_TRUE(library) << dlerror();
-    unlink(path.c_str());
-    if (!library)
-      return result;
+    Library library(kernels);
     auto find = [&](Value v) { // views of row-major memory
       while (auto reshape = v.getDefiningOp<ReshapeOp>())
         v = reshape.getInput();
@@ -149,14 +141,11 @@ protected:
       std::vector<char> workspace(shape.workspaceBytes);
       if (shape.workspaceBytes)
         args.push_back(workspace.data());
-      auto f = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(library, symbol.c_str()));
-      EXPECT_TRUE(f);
-      if (!f)
-        return result;
+      Chunks f = library.kernel(symbol);
       f(args.data(), shape.chunks / 2, shape.chunks); // chunks in any order
       f(args.data(), 0, shape.chunks / 2);
       if (shape.finish)
-        reinterpret_cast<void (*)(void *const *)>(dlsym(library, (symbol + "_finish").c_str()))(args.data());
+        library.finish(symbol)(args.data());
     }
     for (Value v : func.front().getTerminator()->getOperands()) {
       auto type = cast<RankedTensorType>(v.getType());
@@ -167,7 +156,6 @@ protected:
       result.actual.push_back(std::move(t));
       result.types.push_back(type.getElementType());
     }
-    dlclose(library);
     return result;
   }
 
@@ -191,9 +179,7 @@ protected:
   }
 
   MLIRContext context;
-  static int libraries;
 };
-int Kernels::libraries = 0;
 
 TEST_F(Kernels, PointwiseOnOddSizes) {
   Outcome r = run(R"(func.func @f(%x: tensor<3x7x11xf32>, %y: tensor<3x7x11xf32>) -> tensor<3x7x11xf32> {

@@ -17,6 +17,7 @@
 namespace msamp::test {
 
 using Chunks = void (*)(void *const *args, int64_t begin, int64_t end);
+using Finish = void (*)(void *const *args);
 
 // Compiles `kernels` to a file, loads it and removes the file.
 class Library {
@@ -33,14 +34,16 @@ public:
   }
   ~Library() { dlclose(handle); }
   Library(const Library &) = delete;
-  Chunks kernel(const std::string &symbol) const {
-    void *address = dlsym(handle, symbol.c_str());
-    if (!address)
-      throw std::runtime_error("no kernel " + symbol);
-    return reinterpret_cast<Chunks>(address);
-  }
+  Chunks kernel(const std::string &symbol) const { return reinterpret_cast<Chunks>(address(symbol)); }
+  Finish finish(const std::string &symbol) const { return reinterpret_cast<Finish>(address(symbol + "_finish")); }
 
 private:
+  void *address(const std::string &symbol) const {
+    void *found = dlsym(handle, symbol.c_str());
+    if (!found)
+      throw std::runtime_error("no kernel " + symbol);
+    return found;
+  }
   void *handle = nullptr;
 };
 
