@@ -53,6 +53,10 @@ struct MatMulArgs {
   bool transposeA = false, transposeB = false;
   bool scaled = false;   // c = a b / (scaleA scaleB); a scale is one value, or one a row (A) or column (B) of c
   Tensor scaleA, scaleB;
+  bool hasAddend = false; // c = (that) + addend, which has c's shape and may be c itself
+  Tensor addend;
+  const float *scaleOut = nullptr; // in device memory: c is stored times this value; null: 1
+  float *amaxOut = nullptr;        // in device memory: becomes the largest magnitude of the result, before scaleOut and rounding
 };
 
 struct AttentionArgs {

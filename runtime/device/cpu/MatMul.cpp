@@ -1,6 +1,8 @@
 // Matrix products in tiles: narrow operands are widened to FP32 tile by tile, oneDNN multiplies, the result is scaled and
 // rounded. Tiles depend on the shape alone, so the bits do not depend on the number of threads.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstring>
 
 #include <oneapi/dnnl/dnnl.h>
@@ -76,6 +78,19 @@ TileView tileOf(const VectorOps &ops, const Matrix &m, int64_t r0, int64_t rows,
   return {scratch, cols, false};
 }
 
+// sum += one row of `cols` values.
+void addRow(const VectorOps &ops, const Tensor &tensor, const std::byte *row, float *sum, int64_t cols, float *scratch) {
+  const int64_t stride = tensor.strides[tensor.rank - 1];
+  const size_t size = sizeOf(tensor.type);
+  auto widen = ops.decode[static_cast<size_t>(tensor.type)];
+  if (stride == 1)
+    widen(row, scratch, cols);
+  else
+    for (int64_t j = 0; j < cols; ++j)
+      widen(row + static_cast<size_t>(j * stride) * size, scratch + j, 1);
+  ops.add(sum, scratch, cols);
+}
+
 bool widened(const Matrix &m) { return m.type != Type::F32 || (m.rowStride != 1 && m.colStride != 1); }
 
 // Side lengths of tiles: as large as caches like, but enough of them for several threads.
@@ -98,21 +113,25 @@ void CpuDevice::matmul(const MatMulArgs &args) {
   const unsigned rank = args.c.rank;
   if (rank < 2 || args.a.rank != rank || args.b.rank != rank)
     failInternal("a product of tensors of {}, {} and {} dimensions", args.a.rank, args.b.rank, rank);
+  if (args.hasAddend && (args.addend.rank != rank || !std::equal(args.c.shape, args.c.shape + rank, args.addend.shape)))
+    failInternal("a product and its addend are of different shapes");
   const int64_t m = args.c.shape[rank - 2], n = args.c.shape[rank - 1];
   const int64_t k = args.transposeA ? args.a.shape[rank - 2] : args.a.shape[rank - 1];
   int64_t batches = 1;
   for (unsigned d = 0; d + 2 < rank; ++d)
     batches *= args.c.shape[d];
+  if (args.amaxOut)
+    *args.amaxOut = 0.0f;
   if (m == 0 || n == 0 || batches == 0)
     return;
-  if (k == 0)
+  if (k == 0 && !args.hasAddend)
     return fill(args.c, 0.0);
 
   int64_t tileM, tileN;
   chooseTiles(batches, m, n, tileM, tileN);
   const int64_t tilesM = (m + tileM - 1) / tileM, tilesN = (n + tileN - 1) / tileN;
   const Matrix a0 = matrixOf(args.a, args.transposeA, args.a.data), b0 = matrixOf(args.b, args.transposeB, args.b.data);
-  const bool direct = args.c.type == Type::F32 && args.c.strides[rank - 1] == 1 && args.c.strides[rank - 2] >= n;
+  const bool direct = args.c.type == Type::F32 && !args.hasAddend && args.c.strides[rank - 1] == 1 && args.c.strides[rank - 2] >= n;
   const bool widenA = widened(a0), widenB = widened(b0);
   const int64_t tileK = widenA || widenB ? std::min<int64_t>(k, 1024) : k;
 
@@ -128,6 +147,9 @@ void CpuDevice::matmul(const MatMulArgs &args) {
     return reinterpret_cast<const float *>(scale.data)[scale.rank == 0 ? 0 : i * scale.strides[0]];
   };
 
+  const float scaleOut = args.scaleOut ? *args.scaleOut : 1.0f;
+  std::atomic<uint32_t> amaxBits = 0;
+
   pool_.run(batches * tilesM * tilesN, [&](int64_t tile, unsigned thread) {
     const int64_t batch = tile / (tilesM * tilesN), i0 = tile / tilesN % tilesM * tileM, j0 = tile % tilesN * tileN;
     const int64_t rows = std::min(tileM, m - i0), cols = std::min(tileN, n - j0);
@@ -138,9 +160,11 @@ void CpuDevice::matmul(const MatMulArgs &args) {
                        static_cast<size_t>(i0 * args.c.strides[rank - 2] + j0 * args.c.strides[rank - 1]) * sizeOf(args.c.type);
     auto round16 = [](int64_t x) { return (x + 15) / 16 * 16; };
     const int64_t sizeA = widenA ? round16(rows * tileK) : 0, sizeB = widenB ? round16(cols * tileK) : 0;
-    float *scratch = scratch_[thread].get(static_cast<size_t>(sizeA + sizeB + rows * cols + 16));
+    float *scratch = scratch_[thread].get(static_cast<size_t>(sizeA + sizeB + rows * cols + cols + 16));
     float *result = direct ? reinterpret_cast<float *>(cBase) : scratch + sizeA + sizeB;
     const int64_t ld = direct ? args.c.strides[rank - 2] : cols;
+    if (k == 0)
+      std::memset(result, 0, static_cast<size_t>(rows * cols) * sizeof(float));
     for (int64_t k0 = 0; k0 < k; k0 += tileK) {
       const int64_t depth = std::min(tileK, k - k0);
       TileView av = tileOf(ops_, a, i0, rows, k0, depth, scratch);
@@ -163,6 +187,24 @@ void CpuDevice::matmul(const MatMulArgs &args) {
         }
       }
     }
+    if (args.hasAddend) {
+      const std::byte *addend =
+          args.addend.data + offsetOf(args.addend, batch) +
+          static_cast<size_t>(i0 * args.addend.strides[rank - 2] + j0 * args.addend.strides[rank - 1]) * sizeOf(args.addend.type);
+      for (int64_t i = 0; i < rows; ++i)
+        addRow(ops_, args.addend, addend + static_cast<size_t>(i * args.addend.strides[rank - 2]) * sizeOf(args.addend.type),
+            result + i * ld, cols, result + rows * cols);
+    }
+    if (args.amaxOut) {
+      uint32_t largest = 0;
+      for (int64_t i = 0; i < rows; ++i)
+        largest = std::max(largest, ops_.largestMagnitude(result + i * ld, cols));
+      for (uint32_t seen = amaxBits.load(); seen < largest && !amaxBits.compare_exchange_weak(seen, largest);) {
+      }
+    }
+    if (args.scaleOut)
+      for (int64_t i = 0; i < rows; ++i)
+        ops_.scale(result + i * ld, scaleOut, cols);
     if (!direct) {
       auto narrow = ops_.encode[static_cast<size_t>(args.c.type)];
       const size_t size = sizeOf(args.c.type);
@@ -176,6 +218,8 @@ void CpuDevice::matmul(const MatMulArgs &args) {
       }
     }
   });
+  if (args.amaxOut)
+    *args.amaxOut = std::bit_cast<float>(amaxBits.load());
 }
 
 } // namespace msamp::runtime::cpu

@@ -99,6 +99,46 @@ TEST(ScaledMatMul, DividesByBothScales) {
   }
 }
 
+TEST(MatMulEpilogue, AddsScalesAndFindsTheLargest) {
+  auto device = makeDevice({"cpu", 2});
+  constexpr int64_t m = 70, n = 600, k = 40;
+  TestTensor a(Type::BF16, {m, k}), b(Type::BF16, {k, n}), addend(Type::BF16, {m, n}), plain(Type::F32, {m, n}),
+      narrow(Type::E4M3, {m, n});
+  a.random(5);
+  b.random(6);
+  addend.random(7, 10);
+  MatMulArgs args;
+  args.a = a;
+  args.b = b;
+  args.c = plain;
+  device->matmul(args);
+  const float scale = 8;
+  float amax = 0, expected = 0;
+  args.hasAddend = true;
+  args.addend = addend;
+  args.c = narrow;
+  args.scaleOut = &scale;
+  args.amaxOut = &amax;
+  device->matmul(args);
+  for (int64_t i = 0; i < m * n; ++i) {
+    const float sum = static_cast<float>(plain.get(i)) + static_cast<float>(addend.get(i));
+    expected = std::max(expected, std::fabs(sum));
+    ASSERT_EQ(narrow.get(i), e4m3().decode(static_cast<unsigned>(e4m3().encode(sum * scale)))) << i;
+  }
+  EXPECT_EQ(amax, expected);
+  // In place, in FP32.
+  TestTensor sum(Type::F32, {m, n});
+  sum.random(8);
+  std::vector<float> before(m * n);
+  for (int64_t i = 0; i < m * n; ++i)
+    before[static_cast<size_t>(i)] = static_cast<float>(sum.get(i));
+  args.c = args.addend = sum;
+  args.scaleOut = args.amaxOut = nullptr;
+  device->matmul(args);
+  for (int64_t i = 0; i < m * n; ++i)
+    ASSERT_EQ(static_cast<float>(sum.get(i)), static_cast<float>(plain.get(i)) + before[static_cast<size_t>(i)]) << i;
+}
+
 TEST(MatMulStrides, PartsOfLargerTensorsWork) {
   auto device = makeDevice({"cpu", 1});
   // a is a column range, b has a stride in both dimensions, c skips rows.
