@@ -2,11 +2,7 @@
 // into stages). Values are computed where they are needed; those that are dear and needed again in a later stage are
 // kept in a row of scratch.
 #include "codegen/cpu/ClusterKernel.h"
-#include "codegen/cpu/ScaleOf.h"
-
-#include "mlir/IR/IRMapping.h"
-
-#include <limits>
+#include "codegen/kernel/BodyOps.h"
 
 using namespace mlir;
 
@@ -18,10 +14,6 @@ using fuse::ReductionKind;
 using fuse::View;
 
 constexpr int64_t vectorWidth = 16;
-
-Type elementOf(Value v) {
-  return cast<RankedTensorType>(v.getType()).getElementType();
-}
 
 int64_t partialSize(ReductionKind kind, const ClusterDomain &domain) {
   switch (kind) {
@@ -75,10 +67,6 @@ private:
   Operation *definition(Value v) {
     Operation *op = v.getDefiningOp();
     return op && op->getBlock() == &body ? op : nullptr;
-  }
-  static bool isSplat(Operation *op) {
-    auto c = dyn_cast_or_null<arith::ConstantOp>(op);
-    return c && isa<SplatElementsAttr>(c.getValue());
   }
 
   // Rough instructions to compute a value from what is in memory.
@@ -312,7 +300,7 @@ private:
     Operation *op = definition(v);
     Value result;
     if (isSplat(op)) {
-      result = splatConstant(op, 0);
+      result = emitSplat(k.b, op, 0);
     } else if (auto view = d.views.find(v); view != d.views.end()) {
       result = k.load(pointers[d.viewBase[v]], rowAddress(view->second), elementOf(v), 0);
     } else {
@@ -334,7 +322,7 @@ private:
     Operation *op = definition(v);
     Value result;
     if (isSplat(op)) {
-      result = splatConstant(op, width);
+      result = emitSplat(k.b, op, width);
     } else if (!d.isFull(v)) {
       result = k.splat(rowValues[v], width);
     } else if (scratch.contains(v) && d.stage.lookup(v) < stage) {
@@ -350,11 +338,6 @@ private:
     }
     loopValues[v] = result;
     return result;
-  }
-
-  Value splatConstant(Operation *op, int64_t w) {
-    auto value = cast<SplatElementsAttr>(cast<arith::ConstantOp>(op).getValue());
-    return k.constant(k.widen(value.getElementType(), w), value.getSplatValue<Attribute>());
   }
 
   Value loadStrided(Value base, Value rowBase, int64_t stride, Type element) {
@@ -395,27 +378,11 @@ private:
   }
 
   Value compute(Operation *op, ArrayRef<Value> operands, int64_t w) {
-    if (isa<ReshapeOp, TransposeOp, BroadcastOp>(op))
-      return operands[0];
     if (auto it = d.reductions.find(op); it != d.reductions.end())
       return operands[0]; // over sizes of 1
     if (auto iota = dyn_cast<IotaOp>(op))
       return computeIota(iota, w);
-    if (auto q = dyn_cast<QuantizeOp>(op)) {
-      Value x = operands[0];
-      if (!elementOf(q.getX()).isF32())
-        x = arith::ExtFOp::create(k.b, k.widen(k.f32(), w), x);
-      Value scaled = arith::MulFOp::create(k.b, x, operands[1]);
-      return arith::TruncFOp::create(k.b, k.widen(elementOf(q.getResult()), w), scaled);
-    }
-    if (auto s = dyn_cast<ScaleOfOp>(op))
-      return emitScaleOf(k, operands[0], s.getFormat(), s.getMargin());
-    IRMapping map;
-    for (auto [from, to] : llvm::zip(op->getOperands(), operands))
-      map.map(from, to);
-    Operation *clone = k.b.clone(*op, map);
-    clone->getResult(0).setType(k.widen(elementOf(op->getResult(0)), w));
-    return clone->getResult(0);
+    return emitBodyOp(k.b, op, operands, w);
   }
 
   Value computeIota(IotaOp op, int64_t w) {
@@ -443,23 +410,8 @@ private:
 
   //===--- Reductions ---===//
 
-  Value combine(Operation *op, Value x, Value y) {
-    switch (cast<ReduceOp>(op).getKind()) {
-    case ReduceKind::Sum:
-      return arith::AddFOp::create(k.b, x, y);
-    case ReduceKind::Max:
-      return arith::MaximumFOp::create(k.b, x, y);
-    case ReduceKind::Min:
-      return arith::MinimumFOp::create(k.b, x, y);
-    }
-    llvm_unreachable("kinds are covered");
-  }
-
-  Value identity(Operation *op, int64_t w) {
-    double inf = std::numeric_limits<double>::infinity();
-    ReduceKind kind = cast<ReduceOp>(op).getKind();
-    return k.constant(k.widen(k.f32(), w), kind == ReduceKind::Sum ? 0.0 : kind == ReduceKind::Max ? -inf : inf);
-  }
+  Value combine(Operation *op, Value x, Value y) { return codegen::combine(k.b, cast<ReduceOp>(op).getKind(), x, y); }
+  Value identity(Operation *op, int64_t w) { return neutral(k.b, cast<ReduceOp>(op).getKind(), w); }
 
   Value horizontal(Operation *op, Value vector) {
     ReduceKind kind = cast<ReduceOp>(op).getKind();

@@ -2,7 +2,7 @@
 // its storage type; no wide copy of a state exists in memory.
 #include "codegen/cpu/UpdateKernel.h"
 
-#include "codegen/cpu/ScaleOf.h"
+#include "codegen/kernel/ScaleOf.h"
 
 using namespace mlir;
 
@@ -93,7 +93,7 @@ private:
       for (Value x : v)
         most = magnitude(most, x);
       Value amax = largest(most);
-      Value scale = emitScaleOf(k, amax, element(type), 0);
+      Value scale = emitScaleOf(k.b, amax, element(type), 0);
       k.store(scale, args[scaleArg], block, k.f32());
       factor = wide(scale);
     }
