@@ -37,8 +37,9 @@ void *openLibrary(const LibraryName &library) {
     const char *reason = ::dlerror();
     tried += std::string("\n  ") + (reason ? reason : place.c_str());
   }
-  failTryAgain("{} is not here: {} was looked for in the loader's path, CUDA_HOME/lib64 and /usr/local/cuda/lib64; install {}, "
-               "or set CUDA_HOME or LD_LIBRARY_PATH{}",
+  failTryAgain(
+      "{} is not here: {} was looked for in the loader's path, CUDA_HOME/lib64 and /usr/local/cuda/lib64; install {}, "
+      "or set CUDA_HOME or LD_LIBRARY_PATH{}",
       library.name, library.file, library.package, tried);
 }
 
@@ -46,7 +47,7 @@ void *librarySymbol(void *handle, const LibraryName &library, const char *symbol
   void *address = ::dlsym(handle, symbol);
   if (!address)
     failTryAgain("{} ({}) has no function {}: it is too old; install a newer {}", library.name, library.file, symbol,
-        library.package);
+                 library.package);
   return address;
 }
 

@@ -20,7 +20,8 @@ void *tryLibrary(const char *file);
 // A function of it; error 75 that asks for a newer one if it has none of that name.
 void *librarySymbol(void *handle, const LibraryName &library, const char *symbol);
 
-template <class Function> void bindSymbol(Function &function, void *handle, const LibraryName &library, const char *symbol) {
+template <class Function>
+void bindSymbol(Function &function, void *handle, const LibraryName &library, const char *symbol) {
   function = reinterpret_cast<Function>(librarySymbol(handle, library, symbol));
 }
 

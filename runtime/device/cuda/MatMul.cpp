@@ -49,8 +49,8 @@ MatMul::MatMul(CUdevice device, CUstream stream, Scratch &scratch, MatMulOptions
   invertKernel_ = module_.function("msampInvert");
   MSAMP_LT(cublasLtCreate, &lt_);
   MSAMP_CU(cuMemAlloc, &workspace_, workspaceBytes_);
-  tuning_.emplace(options_.tuningFile, fmt::format("{}, {} processors, driver {}, cuBLASLt {}", name.data(), processors, driver,
-                                           CublasLt::get().cublasLtGetVersion()));
+  tuning_.emplace(options_.tuningFile, fmt::format("{}, {} processors, driver {}, cuBLASLt {}", name.data(), processors,
+                                                   driver, CublasLt::get().cublasLtGetVersion()));
 }
 
 MatMul::~MatMul() {
@@ -80,17 +80,17 @@ void MatMul::run(const MatMulArgs &args) {
   if (!args.scaled && direct && attempt(args, product, wide, wide, false))
     return;
   if (!attempt(args, product, wide, wide, true))
-    failInternal("cuBLASLt has no algorithm for a product {}x{}x{} of {} and {}", product.m, product.n, product.k, nameOf(a),
-        nameOf(b));
+    failInternal("cuBLASLt has no algorithm for a product {}x{}x{} of {} and {}", product.m, product.n, product.k,
+                 nameOf(a), nameOf(b));
 }
 
 bool MatMul::fp8Fits(const Product &p) const {
-  return capability_ >= 89 && isFp8(p.a.type) && isFp8(p.b.type) && (p.a.type == Type::E4M3 || p.b.type == Type::E4M3) &&
-         p.m % 16 == 0 && p.n % 16 == 0 && p.k % 16 == 0;
+  return capability_ >= 89 && isFp8(p.a.type) && isFp8(p.b.type) &&
+         (p.a.type == Type::E4M3 || p.b.type == Type::E4M3) && p.m % 16 == 0 && p.n % 16 == 0 && p.k % 16 == 0;
 }
 
-// One way to compute the product: operands as these types (packed where they are of others or lie badly), the result written
-// by the library or by the finishing kernel. False if the library does not take it.
+// One way to compute the product: operands as these types (packed where they are of others or lie badly), the result
+// written by the library or by the finishing kernel. False if the library does not take it.
 bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA, Type typeB, bool finishing) {
   Product product = original;
   Parts parts;
@@ -106,7 +106,8 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
     to.strideK = 1;
     to.strideExtent = to.k;
     int64_t stride = to.extent * to.k;
-    const bool shared = std::all_of(from.batchStrides, from.batchStrides + product.batchDims, [](int64_t s) { return s == 0; });
+    const bool shared =
+        std::all_of(from.batchStrides, from.batchStrides + product.batchDims, [](int64_t s) { return s == 0; });
     for (unsigned d = product.batchDims; d-- > 0 && !shared; stride *= product.batchShape[d])
       to.batchStrides[d] = stride;
     return Packing{&from, parts.add(static_cast<size_t>(stride) * sizeOf(type))};
@@ -209,8 +210,8 @@ void MatMul::pack(const Product &product, const Operand &from, std::byte *to, Ty
   args.to = to;
   args.toType = type;
   const int64_t tiles = (from.extent + 31) / 32 * ((from.k + 31) / 32);
-  launch(stream_, packKernel_, static_cast<unsigned>(tiles), static_cast<unsigned>(std::min<int64_t>(args.shape.batches, 32768)), 256,
-      0, args);
+  launch(stream_, packKernel_, static_cast<unsigned>(tiles),
+         static_cast<unsigned>(std::min<int64_t>(args.shape.batches, 32768)), 256, 0, args);
 }
 
 void MatMul::finish(const MatMulArgs &args, const Product &product, const float *result) {

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt, with algorithms tuned at the first use of a shape; kernels of our own around it for what it
-// does not take.
+// Matrix products by cuBLASLt, with algorithms tuned at the first use of a shape; kernels of our own around it for what
+// it does not take.
 #ifndef MSAMP_RUNTIME_DEVICE_CUDA_MATMUL_H
 #define MSAMP_RUNTIME_DEVICE_CUDA_MATMUL_H
 
@@ -32,12 +32,12 @@ public:
   MatMul(const MatMul &) = delete;
   MatMul &operator=(const MatMul &) = delete;
 
-  // Enqueues; all pointers are in device memory. The first call of a shape may tune, allocate and wait; while the stream is
-  // captured nothing of that happens.
+  // Enqueues; all pointers are in device memory. The first call of a shape may tune, allocate and wait; while the
+  // stream is captured nothing of that happens.
   void run(const MatMulArgs &args);
 
-  // Where the inverse of a scale (or of a contiguous vector of them) is kept up to date, or null. Without it a kernel inverts
-  // scales before each product.
+  // Where the inverse of a scale (or of a contiguous vector of them) is kept up to date, or null. Without it a kernel
+  // inverts scales before each product.
   using InverseOf = std::function<const float *(const Tensor &scale)>;
   void setInverses(InverseOf inverseOf) { inverseOf_ = std::move(inverseOf); }
 

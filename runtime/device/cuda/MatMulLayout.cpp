@@ -22,7 +22,8 @@ void foldIntoRows(Product &p, bool rowScales) {
   const unsigned d = p.batchDims - 1;
   // One row a batch: the step from row to row is the one from batch to batch.
   auto follows = [&](int64_t batchStride, int64_t rowStride) { return p.m == 1 || batchStride == p.m * rowStride; };
-  if (p.b.batchStrides[d] != 0 || !follows(p.a.batchStrides[d], p.a.strideExtent) || !follows(p.c.batchStrides[d], p.c.rowStride) ||
+  if (p.b.batchStrides[d] != 0 || !follows(p.a.batchStrides[d], p.a.strideExtent) ||
+      !follows(p.c.batchStrides[d], p.c.rowStride) ||
       (p.hasAddend && !follows(p.addend.batchStrides[d], p.addend.rowStride)))
     return;
   if (p.m == 1) {
@@ -62,7 +63,8 @@ Product productOf(const MatMulArgs &args) {
   const unsigned aRow = args.transposeA ? col : row, aK = args.transposeA ? row : col;
   const unsigned bCol = args.transposeB ? row : col, bK = args.transposeB ? col : row;
   if (a.shape[aRow] != p.m || b.shape[bCol] != p.n || b.shape[bK] != p.k)
-    failInternal("a product of {}x{} and {}x{} matrices to {}x{}", a.shape[aRow], p.k, b.shape[bK], b.shape[bCol], p.m, p.n);
+    failInternal("a product of {}x{} and {}x{} matrices to {}x{}", a.shape[aRow], p.k, b.shape[bK], b.shape[bCol], p.m,
+                 p.n);
   if (args.hasAddend && !std::equal(c.shape, c.shape + rank, args.addend.shape))
     failInternal("a product and its addend are of different shapes");
   p.a = {a.data, a.type, p.m, p.k, a.strides[aRow], a.strides[aK], {}};
@@ -78,7 +80,8 @@ Product productOf(const MatMulArgs &args) {
     p.batches *= c.shape[d];
     if (c.shape[d] == 1)
       continue;
-    const Lead lead = {c.shape[d], {strideOf(a, d), strideOf(b, d), c.strides[d], p.hasAddend ? strideOf(args.addend, d) : 0}};
+    const Lead lead = {c.shape[d],
+                       {strideOf(a, d), strideOf(b, d), c.strides[d], p.hasAddend ? strideOf(args.addend, d) : 0}};
     const bool follows = !leads.empty() && std::ranges::all_of(std::initializer_list<int>{0, 1, 2, 3}, [&](int t) {
       return leads.back().strides[t] == lead.strides[t] * lead.extent;
     });
@@ -123,9 +126,7 @@ MatrixView viewOf(const Result &result) {
 }
 
 bool callOf(const Product &p, Call &call) {
-  auto rowMajor = [&](const Result &r) {
-    return (r.colStride == 1 || p.n == 1) && (p.m == 1 || r.rowStride >= p.n);
-  };
+  auto rowMajor = [&](const Result &r) { return (r.colStride == 1 || p.n == 1) && (p.m == 1 || r.rowStride >= p.n); };
   auto columnMajor = [&](const Result &r) {
     return (r.rowStride == 1 || p.m == 1) && (p.n == 1 || r.colStride >= p.m);
   };
@@ -149,16 +150,28 @@ bool callOf(const Product &p, Call &call) {
     if (!o.kInnermost() && !o.extentInnermost())
       return false;
     const bool kInnermost = o.kInnermost();
-    s = {o.data, o.type, kInnermost == first, kInnermost ? o.k : o.extent, kInnermost ? o.extent : o.k, o.leading(),
-        batchStride(o.batchStrides), callStrides(o.batchStrides)};
+    s = {o.data,
+         o.type,
+         kInnermost == first,
+         kInnermost ? o.k : o.extent,
+         kInnermost ? o.extent : o.k,
+         o.leading(),
+         batchStride(o.batchStrides),
+         callStrides(o.batchStrides)};
     return true;
   };
   if (!stored(rows ? p.b : p.a, true, call.first) || !stored(rows ? p.a : p.b, false, call.second))
     return false;
   auto result = [&](const Result &r) {
     const int64_t between = rows ? r.rowStride : r.colStride;
-    return Stored{r.data, r.type, false, call.rows, call.cols, call.cols == 1 ? call.rows : between, batchStride(r.batchStrides),
-        callStrides(r.batchStrides)};
+    return Stored{r.data,
+                  r.type,
+                  false,
+                  call.rows,
+                  call.cols,
+                  call.cols == 1 ? call.rows : between,
+                  batchStride(r.batchStrides),
+                  callStrides(r.batchStrides)};
   };
   call.d = result(p.c);
   call.hasAddend = p.hasAddend;

@@ -22,9 +22,7 @@ struct Operand {
   bool kInnermost() const { return (strideK == 1 || k == 1) && (extent == 1 || strideExtent >= k); }
   bool extentInnermost() const { return (strideExtent == 1 || extent == 1) && (k == 1 || strideK >= extent); }
   // Elements from one column of the stored matrix to the next.
-  int64_t leading() const {
-    return kInnermost() ? (extent == 1 ? k : strideExtent) : (k == 1 ? extent : strideK);
-  }
+  int64_t leading() const { return kInnermost() ? (extent == 1 ? k : strideExtent) : (k == 1 ? extent : strideK); }
 };
 
 // C and the addend.
@@ -70,8 +68,8 @@ struct Call {
   bool hasAddend = false;
 };
 
-// Whether cuBLASLt can read and write the tensors where they are (by layout; types are another matter), and how: one call for
-// the last folded leading dimension.
+// Whether cuBLASLt can read and write the tensors where they are (by layout; types are another matter), and how: one
+// call for the last folded leading dimension.
 bool callOf(const Product &product, Call &call);
 // Elements to skip in a tensor with these strides for call `index` of the leading dimensions before the last.
 int64_t outerOffset(const Product &product, const int64_t *batchStrides, int64_t index);

@@ -16,12 +16,18 @@ constexpr int candidates = 10;
 
 cudaDataType dataType(Type type) {
   switch (type) {
-  case Type::F32: return CUDA_R_32F;
-  case Type::BF16: return CUDA_R_16BF;
-  case Type::F16: return CUDA_R_16F;
-  case Type::E4M3: return CUDA_R_8F_E4M3;
-  case Type::E5M2: return CUDA_R_8F_E5M2;
-  default: failInternal("a product of {}", nameOf(type));
+  case Type::F32:
+    return CUDA_R_32F;
+  case Type::BF16:
+    return CUDA_R_16BF;
+  case Type::F16:
+    return CUDA_R_16F;
+  case Type::E4M3:
+    return CUDA_R_8F_E4M3;
+  case Type::E5M2:
+    return CUDA_R_8F_E5M2;
+  default:
+    failInternal("a product of {}", nameOf(type));
   }
 }
 
@@ -34,18 +40,19 @@ unsigned alignmentClass(const Stored &s) {
 
 cublasLtMatrixLayout_t layoutOf(const Stored &s, Type type, int64_t batches) {
   cublasLtMatrixLayout_t layout;
-  MSAMP_LT(cublasLtMatrixLayoutCreate, &layout, dataType(type), static_cast<uint64_t>(s.rows), static_cast<uint64_t>(s.cols),
-      s.leading);
+  MSAMP_LT(cublasLtMatrixLayoutCreate, &layout, dataType(type), static_cast<uint64_t>(s.rows),
+           static_cast<uint64_t>(s.cols), s.leading);
   if (batches > 1) {
     const auto count = static_cast<int32_t>(batches);
     MSAMP_LT(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     MSAMP_LT(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &s.batchStride,
-        sizeof s.batchStride);
+             sizeof s.batchStride);
   }
   return layout;
 }
 
-template <class Value> void set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t attribute, Value value) {
+template <class Value>
+void set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t attribute, Value value) {
   MSAMP_LT(cublasLtMatmulDescSetAttribute, op, attribute, &value, sizeof value);
 }
 
@@ -71,11 +78,15 @@ MatMul::Plan::~Plan() {
 
 std::string MatMul::keyOf(const Call &call, const Epilogue &e) const {
   auto text = [](const Stored &s) {
-    return fmt::format("{}{} ld{} s{} a{}", nameOf(s.type), s.transposed ? 'T' : 'N', s.leading, s.batchStride, alignmentClass(s));
+    return fmt::format("{}{} ld{} s{} a{}", nameOf(s.type), s.transposed ? 'T' : 'N', s.leading, s.batchStride,
+                       alignmentClass(s));
   };
-  return fmt::format("{}x{}x{}x{}, {}, {}, {}, {}, scales {}{}{}", call.rows, call.cols, call.k, call.batches, text(call.first),
-      text(call.second), call.hasAddend ? text(call.addend) : "-", text(call.d),
-      !e.scales.first ? "-" : e.scales.vectors ? "rows" : "one", e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "");
+  return fmt::format("{}x{}x{}x{}, {}, {}, {}, {}, scales {}{}{}", call.rows, call.cols, call.k, call.batches,
+                     text(call.first), text(call.second), call.hasAddend ? text(call.addend) : "-", text(call.d),
+                     !e.scales.first    ? "-"
+                     : e.scales.vectors ? "rows"
+                                        : "one",
+                     e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "");
 }
 
 MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epilogue &e) {
@@ -128,8 +139,8 @@ bool MatMul::choose(const std::string &key, Plan &plan, const Call &call) {
   const std::string tuningKey = key + (options_.exactAccumulation ? ", exact" : "");
   if (auto known = options_.tune ? tuning_->find(tuningKey) : std::nullopt) {
     cublasLtMatmulHeuristicResult_t result{};
-    if (lt.cublasLtMatmulAlgoCheck(lt_, plan.op, plan.first, plan.second, plan.addend, plan.d, &known->algorithm, &result) ==
-            CUBLAS_STATUS_SUCCESS &&
+    if (lt.cublasLtMatmulAlgoCheck(lt_, plan.op, plan.first, plan.second, plan.addend, plan.d, &known->algorithm,
+                                   &result) == CUBLAS_STATUS_SUCCESS &&
         result.workspaceSize <= workspaceBytes_) {
       plan.algorithm = known->algorithm;
       return true;
@@ -145,12 +156,13 @@ bool MatMul::choose(const std::string &key, Plan &plan, const Call &call) {
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignmentClass(call.first)));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignmentClass(call.second)));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignmentClass(call.hasAddend ? call.addend : call.d)));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+         static_cast<uint32_t>(alignmentClass(call.hasAddend ? call.addend : call.d)));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignmentClass(call.d)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(candidates);
   int count = 0;
-  const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(lt_, plan.op, plan.first, plan.second, plan.addend, plan.d,
-      preference, candidates, found.data(), &count);
+  const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(lt_, plan.op, plan.first, plan.second, plan.addend,
+                                                                  plan.d, preference, candidates, found.data(), &count);
   lt.cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS)
     count = 0;
@@ -214,12 +226,14 @@ double MatMul::time(const Plan &plan, const Call &call, const cublasLtMatmulAlgo
   return times[times.size() / 2] * 1000.0;
 }
 
-cublasStatus_t MatMul::execute(const Plan &plan, const Call &call, const cublasLtMatmulAlgo_t &algorithm, std::byte *d) {
+cublasStatus_t MatMul::execute(const Plan &plan, const Call &call, const cublasLtMatmulAlgo_t &algorithm,
+                               std::byte *d) {
   const float one = 1, beta = call.hasAddend ? 1 : 0;
   // Unread without an addend; an FP8 D is not of its type.
   const void *c = call.hasAddend ? call.addend.data : isFp8(call.d.type) ? nullptr : d;
-  return CublasLt::get().cublasLtMatmul(lt_, plan.op, &one, call.first.data, plan.first, call.second.data, plan.second, &beta, c,
-      plan.addend, d, plan.d, &algorithm, reinterpret_cast<void *>(workspace_), workspaceBytes_, stream_);
+  return CublasLt::get().cublasLtMatmul(lt_, plan.op, &one, call.first.data, plan.first, call.second.data, plan.second,
+                                        &beta, c, plan.addend, d, plan.d, &algorithm,
+                                        reinterpret_cast<void *>(workspace_), workspaceBytes_, stream_);
 }
 
 void MatMul::runPlan(const Plan &plan, const Call &call) {

@@ -43,7 +43,8 @@ bool fromHex(const std::string &text, cublasLtMatmulAlgo_t &algorithm) {
 Json load(const std::filesystem::path &file) {
   std::ifstream stream(file);
   Json json = stream ? Json::parse(stream, nullptr, false) : Json();
-  if (!json.is_object() || json.value("format", 0) != formatVersion || !json.contains("machines") || !json["machines"].is_object())
+  if (!json.is_object() || json.value("format", 0) != formatVersion || !json.contains("machines") ||
+      !json["machines"].is_object())
     return Json{{"format", formatVersion}, {"machines", Json::object()}};
   return json;
 }

@@ -16,8 +16,8 @@ public:
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
 
-  // Aligned to 256; its contents last until the next step. Memory that a captured graph may use stays until the end. Error
-  // 70 if it has to grow while the stream is captured: what is captured must have run once before.
+  // Aligned to 256; its contents last until the next step. Memory that a captured graph may use stays until the end.
+  // Error 70 if it has to grow while the stream is captured: what is captured must have run once before.
   std::byte *get(size_t bytes);
   size_t bytes() const;
 

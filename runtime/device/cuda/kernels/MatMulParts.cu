@@ -1,5 +1,5 @@
-// What surrounds a product where the library does not do it: operands packed or transposed, results scaled, added to and
-// rounded, inverse scales.
+// What surrounds a product where the library does not do it: operands packed or transposed, results scaled, added to
+// and rounded, inverse scales.
 #include "runtime/device/cuda/kernels/MatMulArgs.h"
 #include "runtime/device/cuda/kernels/Values.cuh"
 
@@ -19,7 +19,8 @@ __device__ int64_t batchOffset(const MatrixShape &shape, const MatrixView &view,
 
 } // namespace
 
-// Tiles of 32x32 through shared memory, so that reads and writes are both in sequence. 256 threads; grid: tiles, batches.
+// Tiles of 32x32 through shared memory, so that reads and writes are both in sequence. 256 threads; grid: tiles,
+// batches.
 extern "C" __global__ void __launch_bounds__(256) msampPack(const __grid_constant__ PackArgs args) {
   __shared__ float tile[32][33];
   const MatrixShape &shape = args.shape;
@@ -58,11 +59,12 @@ extern "C" __global__ void __launch_bounds__(256) msampFinish(const __grid_const
     if (args.scaleA)
       value = value * __frcp_rn(args.scaleA[row * args.strideA]) * __frcp_rn(args.scaleB[col * args.strideB]);
     if (args.addend.data)
-      value += loadValue(args.addend.data, args.addend.type,
-          batchOffset(shape, args.addend, batch) + row * args.addend.rowStride + col * args.addend.colStride);
+      value +=
+          loadValue(args.addend.data, args.addend.type,
+                    batchOffset(shape, args.addend, batch) + row * args.addend.rowStride + col * args.addend.colStride);
     largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
-    storeValue(args.c.data, args.c.type, batchOffset(shape, args.c, batch) + row * args.c.rowStride + col * args.c.colStride,
-        value * scaleOut);
+    storeValue(args.c.data, args.c.type,
+               batchOffset(shape, args.c, batch) + row * args.c.rowStride + col * args.c.colStride, value * scaleOut);
   }
   if (args.amaxOut) {
     largest = __reduce_max_sync(0xffffffffu, largest);
