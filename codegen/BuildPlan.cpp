@@ -228,6 +228,7 @@ void PlanBuilder::addSites() {
     site.set_name(op.getSymName().str());
     site.set_kind(static_cast<plan::Site::Kind>(op.getKind()));
     site.set_format(planType(op.getFormat()));
+    site.set_margin(static_cast<uint32_t>(op.getMargin()));
     siteIndex[op.getSymName()] = static_cast<uint32_t>(out.sites_size() - 1);
   }
 }

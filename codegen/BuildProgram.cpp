@@ -132,8 +132,7 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
       })
       .Case<planir::GatherWeightsOp>(
           [&](auto op) { to.mutable_gather_weights()->set_state_class(stateClass(op.getStateClass())); })
-      .Case<planir::UpdateSitesOp>(
-          [&](auto op) { to.mutable_update_sites()->set_margin(static_cast<uint32_t>(op.getMargin())); })
+      .Case<planir::UpdateSitesOp>([&](auto) { to.mutable_update_sites(); })
       .Default([](Operation *op) { failInternal("a plan has no step for {}", op->getName().getStringRef().str()); });
   if (to.name().empty())
     to.set_name(step->getName().stripDialect().str());

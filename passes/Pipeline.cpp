@@ -59,6 +59,7 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   PipelineOptions defaults;
   Option<std::string> level{*this, "level", llvm::cl::init(defaults.level)};
   Option<std::string> recipe{*this, "recipe", llvm::cl::init(defaults.recipe)};
+  ListOption<int64_t> margins{*this, "margins"};
   Option<std::string> optimizer{*this, "optimizer", llvm::cl::init(defaults.optimizer)};
   Option<std::string> loss{*this, "loss", llvm::cl::init(defaults.loss)};
   Option<std::string> labels{*this, "labels", llvm::cl::init(defaults.labels)};
@@ -72,6 +73,8 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
     PipelineOptions options;
     options.level = level;
     options.recipe = recipe;
+    for (auto [margin, value] : llvm::zip(options.margins, margins))
+      margin = value;
     options.optimizer = optimizer;
     options.loss = loss;
     options.labels = labels;

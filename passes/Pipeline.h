@@ -6,6 +6,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -28,6 +29,8 @@ struct PipelineOptions {
   std::string loss = "cross-entropy";     ///< cross-entropy, mse, bce or output:NAME
   std::string labels = "labels";          ///< name of the input with the targets
   std::string recompute = "selective";    ///< none, selective or full
+  /// Powers of two that delayed scales stay below the format's range, by SiteKind.
+  std::array<int64_t, 3> margins = {0, 0, 0};
   int64_t zero = 0;                       ///< ZeRO stage: 0 or 1
   int64_t accumulate = 1;                 ///< micro-batches a step
   int64_t bucketMiB = 32;                 ///< gradient bytes a bucket

@@ -42,14 +42,16 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
 def SiteOp : Msamp_Op<"site", [Symbol]> {
   let summary = "delayed FP8 scale with its amax history";
   let description = [{
-    One tensor whose FP8 scale comes from the amax of earlier steps. `format` is its FP8 element type.
+    One tensor whose FP8 scale comes from the amax of earlier steps. `format` is its FP8 element type; its scale stays
+    `margin` powers of two below what that amax allows, for tensors that grow from one step to the next.
 
     ```mlir
-    msamp.site @"h.0.qkv.weight.x" activation f8E4M3FN
+    msamp.site @"h.0.qkv.weight.x" activation f8E4M3FN margin 1
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, SiteKindAttr:$kind, TypeAttr:$format);
-  let assemblyFormat = "$sym_name $kind $format attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, SiteKindAttr:$kind, TypeAttr:$format,
+      DefaultValuedAttr<I64Attr, "0">:$margin);
+  let assemblyFormat = "$sym_name $kind $format (`margin` $margin^)? attr-dict";
 }
 
 def BucketOp : Msamp_Op<"bucket", [Symbol]> {
@@ -421,8 +423,8 @@ def GatherWeightsOp : Msamp_Op<"gather_weights"> {
 def UpdateSitesOp : Msamp_Op<"update_sites"> {
   let summary = "delayed scales of all sites from their histories";
   let description = [{ Pushes the recorded amax, takes the largest of the history, skips sites whose amax is not finite. }];
-  let arguments = (ins I64Attr:$history, I64Attr:$margin);
-  let assemblyFormat = "`history` $history `margin` $margin attr-dict";
+  let arguments = (ins I64Attr:$history);
+  let assemblyFormat = "`history` $history attr-dict";
 }
 
 //===--- Clusters --------------------------------------------------------------------------------------------===//

@@ -144,8 +144,7 @@ def UpdateOp : Plan_Step<"update", (ins I64Attr:$state_class, StrAttr:$optimizer
 def GatherWeightsOp : Plan_Step<"gather_weights", (ins I64Attr:$state_class), "$state_class"> {
   let summary = "all-gather of a class's updated weights";
 }
-def UpdateSitesOp : Plan_Step<"update_sites", (ins I64Attr:$history, I64Attr:$margin),
-    "`history` $history `margin` $margin"> {
+def UpdateSitesOp : Plan_Step<"update_sites", (ins I64Attr:$history), "`history` $history"> {
   let summary = "delayed scales of all sites from their histories";
 }
 

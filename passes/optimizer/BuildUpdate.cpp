@@ -49,7 +49,7 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     if (settings.zero > 0)
       for (StateClass state : {StateClass::Scaled, StateClass::Plain})
         if (present[unsigned(state)]) GatherWeightsOp::create(builder, loc, state);
-    if (!module.getOps<SiteOp>().empty()) UpdateSitesOp::create(builder, loc, history, margin);
+    if (!module.getOps<SiteOp>().empty()) UpdateSitesOp::create(builder, loc, history);
     func::ReturnOp::create(builder, loc);
   }
 };

@@ -16,8 +16,7 @@ def BuildUpdate : Pass<"msamp-build-update", "::mlir::ModuleOp"> {
   let summary = "make @update: norm, one fused update a state class, scales";
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw, adam or sgd">,
-    Option<"history", "history", "int64_t", "16", "steps of amax history of a delayed site">,
-    Option<"margin", "margin", "int64_t", "0", "powers of two that delayed scales stay below the format's range">];
+    Option<"history", "history", "int64_t", "16", "steps of amax history of a delayed site">];
   let dependentDialects = ["::msamp::MsampDialect"];
 }
 

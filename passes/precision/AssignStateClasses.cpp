@@ -15,6 +15,8 @@ namespace msamp::precision {
 namespace {
 
 constexpr int64_t kFp8Multiple = 16;
+// A margin of 8 leaves E4M3 half of its 17 binades; more is a mistake.
+constexpr int64_t kMaxMargin = 8;
 
 struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
   using Base::Base;
@@ -29,10 +31,20 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       module.emitError() << "recipe '" << recipe << "' is none of delayed, current, rowwise";
       return signalPassFailure();
     }
+    if (!margins.empty() && margins.size() != getMaxEnumValForSiteKind() + 1) {
+      module.emitError() << "margins are " << margins.size() << " numbers instead of one a kind of site (3)";
+      return signalPassFailure();
+    }
+    if (llvm::any_of(margins, [](int64_t margin) { return margin < 0 || margin > kMaxMargin; })) {
+      module.emitError() << "a margin is outside 0 to " << kMaxMargin;
+      return signalPassFailure();
+    }
     func::FuncOp step = findStep(module);
     if (!step)
       return signalPassFailure();
     Builder builder(&getContext());
+    if (!margins.empty())
+      module->setAttr("msamp.margins", builder.getDenseI64ArrayAttr(ArrayRef<int64_t>(margins)));
     module->setAttr("msamp.level", builder.getStringAttr(level));
     module->setAttr("msamp.recipe", builder.getStringAttr(recipe));
     module->setAttr("msamp.accumulate", builder.getI64IntegerAttr(accumulate));

@@ -35,7 +35,10 @@ StringRef Fp8Builder::newSite(StringRef name, SiteKind kind) {
   for (int i = 1; symbols.lookup(unique); ++i)
     unique = (name + "." + Twine(i)).str();
   builder.setInsertionPoint(step);
-  auto site = SiteOp::create(builder, step->getLoc(), unique, kind, formatOf(module.getContext(), kind));
+  int64_t margin = 0;
+  if (auto margins = module->getAttrOfType<DenseI64ArrayAttr>("msamp.margins"))
+    margin = margins.asArrayRef()[static_cast<size_t>(kind)];
+  auto site = SiteOp::create(builder, step->getLoc(), unique, kind, formatOf(module.getContext(), kind), margin);
   symbols.insert(site, step->getIterator());
   return site.getSymName();
 }

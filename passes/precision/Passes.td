@@ -14,7 +14,10 @@ def AssignStateClasses : Pass<"msamp-assign-state-classes", "::mlir::ModuleOp"> 
   let options = [
     Option<"level", "level", "std::string", "\"fp32\"", "fp32, bf16, O1, O2 or O3">,
     Option<"recipe", "recipe", "std::string", "\"delayed\"", "delayed, current or rowwise">,
-    Option<"accumulate", "accumulate", "int64_t", "1", "micro-batches a step">];
+    Option<"accumulate", "accumulate", "int64_t", "1", "micro-batches a step">,
+    ListOption<"margins", "margins", "int64_t",
+        "powers of two that delayed scales stay below the format's range: of activations, their gradients, weight "
+        "gradients (default 0,0,0)">];
   let dependentDialects = ["::msamp::MsampDialect"];
 }
 

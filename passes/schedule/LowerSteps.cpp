@@ -204,7 +204,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
         return success();
       })
       .Case<UpdateSitesOp>([&](UpdateSitesOp op) {
-        step<planir::UpdateSitesOp>(loc, {}, {}, 0, op.getHistory(), op.getMargin());
+        step<planir::UpdateSitesOp>(loc, {}, {}, 0, op.getHistory());
         return success();
       })
       .Case<func::ReturnOp>([&](func::ReturnOp op) { return lowerReturn(op); })

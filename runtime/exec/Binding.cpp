@@ -26,9 +26,6 @@ void ExecutorImpl::allocate() {
       arenaBytes_ = program.arena_bytes();
       arenaWorkspace_ = program.arena_workspace_bytes();
     }
-    for (const plan::Step &step : program.steps())
-      if (step.has_update_sites())
-        siteMargin_ = static_cast<int>(step.update_sites().margin());
   }
   // Programs run one after the other, so they share an arena.
   arena_ = static_cast<std::byte *>(device_.allocate(arenaBytes_));

@@ -120,7 +120,7 @@ void ExecutorImpl::runStep(const BoundStep &bound, Control &control) {
   case plan::Step::kGradNorm: gradNorm(control); break;
   case plan::Step::kUpdate: updateClass(step.update().state_class(), step.update().optimizer(), control); break;
   case plan::Step::kGatherWeights: gatherWeights(step.gather_weights().state_class()); break;
-  case plan::Step::kUpdateSites: updateSites(static_cast<int>(step.update_sites().margin()), control); break;
+  case plan::Step::kUpdateSites: updateSites(control); break;
   case plan::Step::KIND_NOT_SET: failInternal("step {} is of no known kind", step.name());
   }
 }

@@ -81,7 +81,7 @@ private:
   void updateClass(unsigned stateClass, const std::string &optimizer, Control &control);
   void calibrate(const BoundStep &step);
   void recordAmax(const BoundStep &step);
-  void updateSites(int margin, Control &control);
+  void updateSites(Control &control);
   // Read.cpp
   struct Source {
     unsigned parameter;
@@ -112,7 +112,6 @@ private:
   double lossSum_ = 0;
   unsigned lossCount_ = 0;
   bool sitesHaveHistory_ = false;
-  int siteMargin_ = 0;
   uint64_t siteSteps_ = 0;     // pushes into the histories
   uint64_t applied_ = 0;
   double momentumBound_ = 0;   // of SGD: largest magnitude that a momentum can have

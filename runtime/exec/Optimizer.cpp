@@ -156,9 +156,10 @@ void ExecutorImpl::calibrate(const BoundStep &step) {
   if (sitesHaveHistory_)
     return;
   for (size_t i = 0; i < step.inputs.size(); ++i) {
-    const unsigned site = step.step->calibrate().sites(static_cast<int>(i));
-    state_.siteScale[site] = scaleOf(*reinterpret_cast<const float *>(step.inputs[i].data),
-        static_cast<Type>(plan_.sites(static_cast<int>(site)).format()), siteMargin_);
+    const unsigned index = step.step->calibrate().sites(static_cast<int>(i));
+    const plan::Site &site = plan_.sites(static_cast<int>(index));
+    state_.siteScale[index] = scaleOf(*reinterpret_cast<const float *>(step.inputs[i].data),
+        static_cast<Type>(site.format()), static_cast<int>(site.margin()));
   }
 }
 
@@ -170,7 +171,7 @@ void ExecutorImpl::recordAmax(const BoundStep &step) {
   }
 }
 
-void ExecutorImpl::updateSites(int margin, Control &control) {
+void ExecutorImpl::updateSites(Control &control) {
   const auto sites = static_cast<size_t>(plan_.sites_size()), history = std::max<size_t>(1, plan_.history());
   if (sites == 0)
     return;
@@ -180,7 +181,8 @@ void ExecutorImpl::updateSites(int margin, Control &control) {
   for (size_t s = 0; s < sites; ++s) {
     float *row = state_.siteHistory + s * history;
     const float amax = state_.siteAmax[s];
-    const auto format = static_cast<Type>(plan_.sites(static_cast<int>(s)).format());
+    const plan::Site &site = plan_.sites(static_cast<int>(s));
+    const auto format = static_cast<Type>(site.format());
     state_.siteAmax[s] = -1.0f;
     if (!std::isfinite(amax) || amax < 0) {
       // Nothing to learn from: the largest of the history takes the place of the oldest.
@@ -191,7 +193,7 @@ void ExecutorImpl::updateSites(int margin, Control &control) {
     health_.unused += amax == 0;
     health_.saturated += amax * state_.siteScale[s] > largestOf(format);
     row[slot] = amax;
-    const float scale = scaleOf(*std::max_element(row, row + history), format, margin);
+    const float scale = scaleOf(*std::max_element(row, row + history), format, static_cast<int>(site.margin()));
     control.sitesChanged |= scale != state_.siteScale[s];
     state_.siteScale[s] = scale;
     sitesHaveHistory_ = true;

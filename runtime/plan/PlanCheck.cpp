@@ -23,9 +23,12 @@ public:
           constant.offset() % 64 != 0)
         bad("constant {}: its shape needs more bytes than it has, or its offset is not a multiple of 64", constant.name());
     checkState();
-    for (const plan::Site &site : plan_.sites())
+    for (const plan::Site &site : plan_.sites()) {
       if (site.format() != plan::E4M3 && site.format() != plan::E5M2)
         bad("site {}: its format is not an FP8 type", site.name());
+      if (site.margin() > 126)
+        bad("site {}: a margin of {} powers of two is beyond all scales", site.name(), site.margin());
+    }
     std::set<std::string> names;
     for (const plan::Program &program : plan_.programs()) {
       if (!names.insert(program.name()).second)

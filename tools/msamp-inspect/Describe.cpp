@@ -124,7 +124,8 @@ Json sites(const plan::Plan &plan) {
   for (const plan::Site &site : plan.sites())
     list.push_back(Json{{"name", site.name()},
                         {"kind", lower(plan::Site::Kind_Name(site.kind()))},
-                        {"format", typeName(site.format())}});
+                        {"format", typeName(site.format())},
+                        {"margin", site.margin()}});
   return list;
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iostream>
 #include <regex>
+#include <set>
 
 namespace msamp::msampc {
 namespace {
@@ -50,6 +51,36 @@ void parseInit(const std::string &text, std::optional<double> &stddev) {
   stddev = value;
 }
 
+// A number for all kinds of sites, or KIND=N,...
+void parseMargin(const std::string &text, std::array<int64_t, 3> &margins) {
+  constexpr llvm::StringRef kinds[] = {"activation", "gradient", "weight-gradient"}; // by SiteKind
+  constexpr int64_t most = 8;
+  auto fail = [&](const std::string &why) {
+    throw CLI::ValidationError("--margin", "'" + text + "' " + why + "; give N, or activation=N,gradient=N,weight-gradient=N, " +
+                                               "with N from 0 to " + std::to_string(most));
+  };
+  auto number = [&](llvm::StringRef digits) {
+    int64_t value = 0;
+    if (digits.getAsInteger(10, value) || value < 0 || value > most)
+      fail("has '" + digits.str() + "' where a number should be");
+    return value;
+  };
+  if (!llvm::StringRef(text).contains('='))
+    return margins.fill(number(text));
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(text).split(parts, ',');
+  std::set<llvm::StringRef> seen;
+  for (llvm::StringRef part : parts) {
+    auto [name, digits] = part.split('=');
+    auto kind = llvm::find(kinds, name);
+    if (kind == std::end(kinds))
+      fail("names '" + name.str() + "', which is no kind of delayed scale");
+    if (!seen.insert(name).second)
+      fail("names " + name.str() + " twice");
+    margins[static_cast<size_t>(kind - std::begin(kinds))] = number(digits);
+  }
+}
+
 void checkLoss(const std::string &text) {
   if (text == "cross-entropy" || text == "mse" || text == "bce")
     return;
@@ -63,7 +94,7 @@ void checkLoss(const std::string &text) {
 std::variant<Options, int> parseOptions(int argc, char **argv) {
   Options o;
   std::vector<std::string> dims;
-  std::string init = "from-model";
+  std::string init = "from-model", margin = "0";
   PipelineOptions &p = o.pipeline;
   std::vector<std::string> phases;
   for (llvm::StringRef phase : phaseNames())
@@ -93,6 +124,10 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--recipe", p.recipe, "FP8 scaling: delayed, current or rowwise")
       ->check(CLI::IsMember({"delayed", "current", "rowwise"}))
       ->type_name("RECIPE");
+  app.add_option("--margin", margin,
+                 "powers of two that delayed scales stay below the format's range, 0 to 8: for all tensors, or "
+                 "activation=N,gradient=N,weight-gradient=N (those not named: 0)")
+      ->type_name("N|KIND=N,..");
   app.add_option("--optimizer", p.optimizer, "adamw, adam or sgd")
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
       ->type_name("NAME");
@@ -136,6 +171,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
     for (const std::string &dim : dims)
       parseDim(dim, o.import.dims);
     parseInit(init, o.import.initStddev);
+    parseMargin(margin, p.margins);
     checkLoss(p.loss);
     if (p.labels.empty()) throw CLI::ValidationError("--labels", "the input with the targets needs a name");
     for (const std::string &text : o.import.freeze)

@@ -22,7 +22,7 @@
 // CHECK-NEXT: msamp.update plain "adam"
 // CHECK-NEXT: msamp.gather_weights scaled
 // CHECK-NEXT: msamp.gather_weights plain
-// CHECK-NEXT: msamp.update_sites history 16 margin 0
+// CHECK-NEXT: msamp.update_sites history 16{{$}}
 // CHECK-NEXT: return
 
 // MANY-LABEL: func.func @update()

@@ -1,5 +1,14 @@
 // Delayed scaling at O2: FP16 weights quantised where they are used, one quantisation a tensor, a site a tensor.
 // RUN: msamp-opt %S/Inputs/mlp.mlir --msamp-assign-state-classes="level=O2" --msamp-quantize-linears --msamp-convert-gradients --msamp-round-activations --msamp-verify-phase="phase=precision" | FileCheck %s
+// RUN: msamp-opt %S/Inputs/mlp.mlir --msamp-assign-state-classes="level=O2 margins=2,0,1" --msamp-quantize-linears --msamp-convert-gradients | FileCheck %s --check-prefix=MARGIN
+// RUN: not msamp-opt %S/Inputs/mlp.mlir --msamp-assign-state-classes="level=O2 margins=2,0" 2>&1 | FileCheck %s --check-prefix=COUNT
+// RUN: not msamp-opt %S/Inputs/mlp.mlir --msamp-assign-state-classes="level=O2 margins=2,0,9" 2>&1 | FileCheck %s --check-prefix=RANGE
+
+// MARGIN: msamp.site @up.weight.x activation f8E4M3FN margin 2
+// MARGIN: msamp.site @up.weight.dy activation_grad f8E5M2{{$}}
+// MARGIN: msamp.site @up.weight.dw weight_grad f8E4M3FN margin 1
+// COUNT: error: margins are 2 numbers instead of one a kind of site (3)
+// RANGE: error: a margin is outside 0 to 8
 
 // CHECK: msamp.site @up.weight.x activation f8E4M3FN
 // CHECK: msamp.site @up.weight.dy activation_grad f8E5M2

@@ -186,6 +186,27 @@ TEST(Executor, TheFirstScaleComesFromTheTensorItself) {
   EXPECT_FALSE(narrow.executor->calibrateOnly()) << "the calibrated scale is not that of the history";
 }
 
+// From the first step, when the scale comes from the tensor itself, and later, when it comes from the history.
+TEST(Executor, AMarginKeepsDelayedScalesBelowTheRange) {
+  plan::Operand operand;
+  operand.set_kind(plan::Operand::SITE_SCALE);
+  auto scalesOf = [&](unsigned margin) {
+    TestPlanOptions options{"o1"};
+    options.margin = margin;
+    Fixture f(options);
+    const auto *scale = static_cast<const float *>(f.executor->address("micro_step", operand));
+    std::vector<float> scales;
+    f.microStep(0);
+    scales.push_back(*scale);
+    f.executor->calibrateOnly();
+    scales.push_back(*scale);
+    return scales;
+  };
+  const std::vector<float> full = scalesOf(0), below = scalesOf(3);
+  for (size_t i = 0; i < full.size(); ++i)
+    EXPECT_EQ(below[i], full[i] / 8) << i;
+}
+
 TEST(Executor, DelayedScalesFollowTheLargestOfTheHistory) {
   Fixture f({"o1"});
   const auto *scale = static_cast<const float *>(f.executor->address("micro_step", [] {

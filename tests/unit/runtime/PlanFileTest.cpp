@@ -119,6 +119,11 @@ TEST_F(BadPlan, StateIsChecked) {
   expect("there is no state class", [](plan::Plan &p) { p.mutable_parameters(0)->set_state_class(5); });
   expect("its buckets", [](plan::Plan &p) { p.mutable_buckets(0)->set_elements(128); });
   expect("unknown type", [](plan::Plan &p) { p.mutable_classes(0)->set_weight(static_cast<plan::Type>(99)); });
+  expect("beyond all scales", [](plan::Plan &p) {
+    auto *site = p.add_sites();
+    site->set_format(plan::E4M3);
+    site->set_margin(127);
+  });
   expect("does not lie in the plan's folder", [](plan::Plan &p) { p.add_parts()->set_path("../x"); });
 }
 

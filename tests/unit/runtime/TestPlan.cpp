@@ -130,6 +130,7 @@ private:
       site->set_name("w.dw");
       site->set_kind(plan::Site::WEIGHT_GRAD);
       site->set_format(plan::E4M3);
+      site->set_margin(o_.margin);
     }
   }
 
@@ -247,7 +248,7 @@ private:
     }
     for (unsigned c : {0u, 1u})
       step(program, "gather", {}, {})->mutable_gather_weights()->set_state_class(c);
-    step(program, "sites", {}, {})->mutable_update_sites()->set_margin(0);
+    step(program, "sites", {}, {})->mutable_update_sites();
   }
 
   const TestPlanOptions &o_;

@@ -14,6 +14,7 @@ struct TestPlanOptions {
   unsigned accumulate = 1;
   unsigned zero = 0;
   plan::Type wire = plan::NONE; // NONE: the stored type of the gradients
+  unsigned margin = 0;          // of the gradient's delayed scale (o1 to o3)
 };
 
 // Parameters "w" [rows, columns] and "b" [columns] (class of their own at o1 to o3), input "x" [batch, rows]; the loss is the mean
