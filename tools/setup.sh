@@ -82,6 +82,22 @@ if [ ! -f "$stamp" ]; then
   touch "$stamp"
 fi
 
+# With a CUDA toolkit: the headers of cuDNN's graph interface.
+frontend_version=1.32.0
+stamp=.deps/cudnn-frontend/.version-$frontend_version
+if { command -v nvcc >/dev/null || [ -e "${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h" ]; } && [ ! -f "$stamp" ]; then
+  say "fetching the headers of cuDNN's frontend $frontend_version into .deps/cudnn-frontend"
+  rm -rf .deps/cudnn-frontend .deps/src
+  mkdir -p .deps/src .deps/cudnn-frontend
+  [ -x .deps/venv/bin/python3 ] || logged venv python3 -m venv .deps/venv
+  logged frontend-download .deps/venv/bin/python3 -m pip download --disable-pip-version-check --no-deps \
+    --only-binary=:all: -d .deps/src "nvidia-cudnn-frontend==$frontend_version"
+  logged frontend-unpack .deps/venv/bin/python3 -m zipfile -e .deps/src/nvidia_cudnn_frontend-*.whl .deps/src/frontend
+  mv .deps/src/frontend/include .deps/cudnn-frontend/
+  rm -rf .deps/src
+  touch "$stamp"
+fi
+
 if [ "$mode" = test ]; then
   pip_has lit numpy || { say "installing lit and numpy into .deps/venv"; pip_install lit numpy; }
 fi

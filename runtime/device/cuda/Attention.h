@@ -1,0 +1,39 @@
+// Attention and its gradients: cuDNN where it takes the shape, else kernels of our own.
+#ifndef MSAMP_RUNTIME_DEVICE_CUDA_ATTENTION_H
+#define MSAMP_RUNTIME_DEVICE_CUDA_ATTENTION_H
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cuda/CudnnAttention.h"
+#include "runtime/device/cuda/Module.h"
+#include "runtime/device/cuda/Scratch.h"
+
+namespace msamp::runtime::cuda {
+
+class Attention {
+public:
+  Attention(CUstream stream, Scratch &scratch, AttentionOptions options = {});
+
+  // Enqueue; all pointers are in device memory. The first call of a shape may build, allocate and wait; while the
+  // stream is captured nothing of that happens.
+  void forward(const AttentionArgs &args);
+  void backward(const AttentionArgs &args);
+
+  // Calls that went to our own kernels, and why the last one of a type that cuDNN knows did; for people.
+  unsigned fallbacks() const { return fallbacks_; }
+  const std::string &refusal() const { return refusal_; }
+
+private:
+  bool forLibrary(const AttentionArgs &args);
+
+  CUstream stream_;
+  Scratch &scratch_;
+  AttentionOptions options_;
+  CudnnAttention cudnn_;
+  Module module_; // loaded when it is first needed
+  unsigned fallbacks_ = 0;
+  std::string refusal_;
+};
+
+} // namespace msamp::runtime::cuda
+
+#endif
