@@ -2,7 +2,9 @@
 #ifndef MSAMP_RUNTIME_DEVICE_DEVICE_H
 #define MSAMP_RUNTIME_DEVICE_DEVICE_H
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -102,6 +104,14 @@ struct BlockSpan {
   const float *scale = nullptr;
 };
 
+// Bytes that this process holds on a device with memory of its own; 0 where it has none.
+struct DeviceMemory {
+  uint64_t peak = 0;      // most that `allocate` had given out at once
+  uint64_t libraries = 0; // workspaces of libraries, beside that
+  uint64_t context = 0;   // all else: code, the driver's own
+  uint64_t total = 0;     // of the device
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -149,6 +159,24 @@ public:
 
   // Runs body(i) for i in [0, count) on the device's threads, in no particular order.
   virtual void parallel(int64_t count, const std::function<void(int64_t)> &body) = 0;
+
+  // Moments for profiles: mark `index` is when all work asked for before it was done. What is here suits a device that is
+  // done when a call returns; others note it on their own clock, and may do so within a recorded sequence.
+  virtual void mark(unsigned index) {
+    marks_.resize(std::max<size_t>(marks_.size(), index + 1));
+    marks_[index] = std::chrono::steady_clock::now();
+  }
+  // Waits for marks 0 to count - 1 and returns the seconds from the first to each of them.
+  virtual std::vector<double> marks(unsigned count) {
+    std::vector<double> seconds;
+    for (unsigned i = 0; i < count; ++i)
+      seconds.push_back(std::chrono::duration<double>(marks_[i] - marks_[0]).count());
+    return seconds;
+  }
+  virtual DeviceMemory memory() const { return {}; }
+
+private:
+  std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 struct DeviceOptions {
