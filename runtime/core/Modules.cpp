@@ -8,10 +8,19 @@
 
 namespace msamp::runtime {
 
-void *moduleSymbol(const std::string &name, const std::string &symbol) {
+static std::filesystem::path modulePath(const std::string &name) {
   std::error_code error;
   std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::filesystem::path path = program.parent_path().parent_path() / "lib" / (name + ".so");
+  return program.parent_path().parent_path() / "lib" / (name + ".so");
+}
+
+bool hasModule(const std::string &name) {
+  std::error_code error;
+  return std::filesystem::exists(modulePath(name), error);
+}
+
+void *moduleSymbol(const std::string &name, const std::string &symbol) {
+  const std::filesystem::path path = modulePath(name);
   void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!module) {
     const char *reason = ::dlerror();

@@ -10,6 +10,9 @@ namespace msamp::runtime {
 // 70 that says where it was looked for.
 void *moduleSymbol(const std::string &name, const std::string &symbol);
 
+// Whether there is such a module.
+bool hasModule(const std::string &name);
+
 } // namespace msamp::runtime
 
 #endif

@@ -1,25 +1,15 @@
 // msamp-run: trains a compiled plan, or checks it against a reference.
 #include "tools/msamp-run/Options.h"
 
-#include "runtime/cluster/Launcher.h"
-#include "runtime/comm/Communicator.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Output.h"
-#include "runtime/device/Device.h"
-#include "runtime/exec/Executor.h"
 #include "runtime/monitor/MemoryTable.h"
 #include "runtime/monitor/Progress.h"
 #include "runtime/plan/PlanIO.h"
 #include "runtime/train/SaveWeights.h"
 #include "runtime/train/Signals.h"
+#include "tools/common/Main.h"
 
-#include <csignal>
-#include <cstdio>
-#include <exception>
-#include <fcntl.h>
-#include <new>
-#include <numeric>
-#include <unistd.h>
 #include <vector>
 
 using namespace msamp;
@@ -59,34 +49,25 @@ static void showPlan(Executor &executor, const data::Loader *loader) {
 
 // One rank's work from loading to the end.
 static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
-  DeviceOptions deviceOptions;
-  deviceOptions.threads = options.threads;
-  deviceOptions.ranksOnMachine = where.size;
-  CommOptions commOptions;
-  commOptions.rank = where.rank;
-  commOptions.size = where.size;
-  commOptions.rendezvous = where.rendezvous;
-
   std::optional<data::Loader> loader;
   plan::Plan inputs = loaded.plan; // the loader's; the executor takes the other
   if (!options.check && !options.memory)
     loader.emplace(inputs, options.loader);
-  auto device = makeDevice(deviceOptions);
-  auto communicator = makeCommunicator(commOptions);
-  auto executor = Executor::create(std::move(loaded), *device, *communicator);
+  tools::Rank rank(options, std::move(loaded), where);
+  Executor &executor = *rank.executor;
 
   bool first = where.rank == 0;
-  std::vector<RoleBytes> memory = memoryOfAllRanks(*executor);
+  std::vector<RoleBytes> memory = memoryOfAllRanks(executor);
   if (first && !options.check) {
-    showPlan(*executor, loader ? &*loader : nullptr);
+    showPlan(executor, loader ? &*loader : nullptr);
     printOutput("{}", monitor::memoryTable(memory));
   }
   if (options.memory)
     return 0;
-  executor->initialize(options.loader.seed);
+  executor.initialize(options.loader.seed);
   if (options.check)
-    return train::check(*executor, *options.check) ? 0 : 1;
-  train::TrainResult result = train::train(*executor, *loader, options.train);
+    return train::check(executor, *options.check) ? 0 : 1;
+  train::TrainResult result = train::train(executor, *loader, options.train);
   return result.signal == 0 ? 0 : 128 + result.signal;
 }
 
@@ -116,28 +97,5 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  // Files must not be opened as standard streams that the caller has closed.
-  int stream;
-  do
-    stream = open("/dev/null", O_RDWR);
-  while (stream >= 0 && stream <= STDERR_FILENO);
-  if (stream >= 0)
-    close(stream);
-  std::signal(SIGPIPE, SIG_IGN); // writing to a pipe that nobody reads is an error like others
-  try {
-    return run(argc, argv);
-  } catch (const Error &error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "msamp-run: {}\n", error.what());
-    return error.exitCode();
-  } catch (const std::bad_alloc &) {
-    std::fflush(stdout);
-    fmt::print(stderr,
-               "msamp-run: out of memory; a plan with --recompute full or --zero 1 and more ranks needs less\n");
-    return static_cast<int>(Exit::TryAgain);
-  } catch (const std::exception &error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "msamp-run: internal error: {}\n", error.what());
-    return static_cast<int>(Exit::Internal);
-  }
+  return tools::runTool("msamp-run", [&] { return run(argc, argv); });
 }
