@@ -74,7 +74,6 @@ void PlanBuilder::addHeader() {
   out.set_level(settings.level);
   out.set_recipe(settings.recipe);
   out.set_optimizer(settings.optimizer);
-  out.set_target("cpu");
   out.set_accumulate(static_cast<uint32_t>(settings.accumulate));
   out.set_zero(static_cast<uint32_t>(settings.zero));
   auto history = moduleAttr<IntegerAttr>(module, "msamp.history");

@@ -1,9 +1,8 @@
 // A plan is written beside its place under another name and renamed when it is whole.
 #include "codegen/PlanDirectory.h"
 
+#include "codegen/KernelFiles.h"
 #include "codegen/ModelCopy.h"
-#include "codegen/cpu/CpuKernels.h"
-#include "passes/partition/Types.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Safetensors.h"
 #include "runtime/plan/PlanIO.h"
@@ -101,22 +100,6 @@ void stopIfCancelled(const PlanOptions &options) {
     runtime::fail(runtime::Exit::TryAgain, "interrupted; nothing was written");
 }
 
-void writeKernels(ModuleOp module, const plan::Plan &plan, const PlanOptions &options, const fs::path &directory) {
-  CpuKernels kernels(module.getContext());
-  for (auto kernel : module.getOps<planir::KernelOp>())
-    if (stopIfCancelled(options);
-        failed(kernels.addCluster(cast<ClusterOp>(kernel.getBody().front().front()), kernel.getSymName())))
-      failInternal("kernel {} ({}) cannot be compiled", kernel.getSymName().str(), kernel.getOps().str());
-  partition::StepSettings settings(module);
-  for (const plan::StateClass &c : plan.classes())
-    if (!c.update_kernel().empty() &&
-        failed(kernels.addUpdate(c.update_kernel(), settings.storage(StringRef(c.name())), settings.optimizer)))
-      failInternal("the update kernel of state class {} cannot be compiled", c.name());
-  makeFolder(directory / "kernels");
-  if (failed(kernels.writeLibrary((directory / "kernels/cpu.so").string())))
-    failInternal("the kernels cannot be compiled into a library");
-}
-
 // A constant's bytes in row-major order as the plan stores them.
 void writeValue(std::ostream &out, ElementsAttr attr, uint64_t bytes) {
   auto raw = dyn_cast<DenseElementsAttr>(attr);
@@ -190,9 +173,10 @@ plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOp
   plan.set_compiler(options.compiler);
   plan.set_pipeline(options.pipeline);
   plan.set_loss(options.loss);
+  plan.set_target(options.target);
   StagedDirectory staged(directory);
+  makeFolder(staged.path() / "kernels");
   writeKernels(module, plan, options, staged.path());
-  runtime::addPart(plan, staged.path(), "kernels/cpu.so");
   makeFolder(staged.path() / "weights");
   auto fromFile = [](const plan::Parameter &p) { return p.init() == plan::Parameter::FROM_FILE; };
   if (std::any_of(plan.parameters().begin(), plan.parameters().end(), fromFile)) {

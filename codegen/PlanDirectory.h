@@ -15,6 +15,8 @@ struct PlanOptions {
   std::string compiler; // name and version
   std::string pipeline; // what made the plan, for people
   std::string loss;
+  std::string target = "cpu";               // cpu, or an NVIDIA architecture
+  bool referenceKernels = false;            // with the CPU's kernels beside those of a GPU, to check them
   std::function<bool()> cancelled;          // asked now and then; true ends the work with an error
   std::shared_ptr<ParameterValues> weights; // of the model, where parameters start from its values
 };

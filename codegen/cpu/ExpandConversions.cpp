@@ -159,9 +159,17 @@ struct IntegerThroughFp32 : OpRewritePattern<ConvertOp> {
 
 } // namespace
 
+void populateExpandFp8Patterns(RewritePatternSet &patterns) {
+  patterns.add<NarrowToFp8, WidenFp8>(patterns.getContext());
+}
+
+void populateIntegerThroughFp32Patterns(RewritePatternSet &patterns) {
+  patterns.add<IntegerThroughFp32<arith::SIToFPOp>, IntegerThroughFp32<arith::UIToFPOp>>(patterns.getContext());
+}
+
 void populateExpandConversionPatterns(RewritePatternSet &patterns) {
-  patterns.add<NarrowToFp8, WidenFp8, IntegerThroughFp32<arith::SIToFPOp>, IntegerThroughFp32<arith::UIToFPOp>>(
-      patterns.getContext());
+  populateExpandFp8Patterns(patterns);
+  populateIntegerThroughFp32Patterns(patterns);
   arith::populateExpandBFloat16Patterns(patterns);
 }
 

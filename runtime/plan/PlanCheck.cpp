@@ -29,6 +29,7 @@ public:
       if (site.margin() > 126)
         bad("site {}: a margin of {} powers of two is beyond all scales", site.name(), site.margin());
     }
+    checkEntries();
     std::set<std::string> names;
     for (const plan::Program &program : plan_.programs()) {
       if (!names.insert(program.name()).second)
@@ -52,6 +53,31 @@ private:
       if (d < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes))
         bad("{}: impossible shape", what);
     return bytes;
+  }
+
+  // The limits are those of every NVIDIA GPU.
+  void checkEntry(const plan::Entry &entry, const std::string &what, bool hasGrid) {
+    constexpr uint32_t mostX = 0x7fffffff, mostY = 65535, mostThreads = 1024, mostShared = 228 << 10;
+    if (entry.symbol().empty() || entry.block() == 0 || entry.block() > mostThreads || entry.shared_bytes() > mostShared ||
+        (hasGrid && (entry.grid_x() == 0 || entry.grid_x() > mostX || entry.grid_y() == 0 || entry.grid_y() > mostY)))
+      bad("{}: entry point \"{}\" cannot be launched with a grid of {} x {}, {} threads and {} bytes of shared memory", what,
+          entry.symbol(), entry.grid_x(), entry.grid_y(), entry.block(), entry.shared_bytes());
+  }
+  void checkEntries() {
+    const bool gpu = plan_.target().starts_with("sm_");
+    for (const plan::Kernel &kernel : plan_.kernels()) {
+      if (gpu != (kernel.entries_size() > 0))
+        bad("kernel {}: has {} entry points in a plan for {}", kernel.symbol(), kernel.entries_size(), plan_.target());
+      for (const plan::Entry &entry : kernel.entries())
+        checkEntry(entry, fmt::format("kernel {}", kernel.symbol()), true);
+    }
+    for (const plan::StateClass &state : plan_.classes()) {
+      if (!gpu || state.update_kernel().empty())
+        continue;
+      checkEntry(state.update_entry(), fmt::format("state class {}", state.name()), false);
+      if (state.update_blocks_per_cta() == 0)
+        bad("state class {}: its update takes no blocks", state.name());
+    }
   }
 
   void checkState() {

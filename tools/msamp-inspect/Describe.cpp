@@ -177,6 +177,13 @@ Json operand(const plan::Plan &plan, const plan::Program &program, const plan::O
   return entry;
 }
 
+Json entryPoint(const plan::Entry &entry) {
+  return Json{{"symbol", entry.symbol()},
+              {"grid", Json::array({entry.grid_x(), entry.grid_y()})},
+              {"block", entry.block()},
+              {"shared", entry.shared_bytes()}};
+}
+
 std::string kindOf(const plan::Step &step) {
   const auto *oneof = plan::Step::descriptor()->FindOneofByName("kind");
   const auto *field = step.GetReflection()->GetOneofFieldDescriptor(step, oneof);
@@ -191,6 +198,15 @@ Json step(const plan::Plan &plan, const plan::Program &program, const plan::Step
     const plan::Kernel &kernel = plan.kernels(static_cast<int>(from.launch().kernel()));
     entry["cluster"] = kernel.cluster();
     entry["chunks"] = kernel.chunks();
+    for (const plan::Entry &e : kernel.entries())
+      entry["entries"].push_back(entryPoint(e));
+  }
+  if (from.has_update()) {
+    const plan::StateClass &state = plan.classes(static_cast<int>(from.update().state_class()));
+    if (state.has_update_entry()) {
+      entry["entries"].push_back(entryPoint(state.update_entry()));
+      entry["blocks_per_cta"] = state.update_blocks_per_cta();
+    }
   }
   if (from.has_matmul())
     entry["transpose"] = Json::array({from.matmul().transpose_a(), from.matmul().transpose_b()});

@@ -81,6 +81,14 @@ std::string operandText(const Json &operand) {
   return kind == "buffer" ? text : kind + " " + text;
 }
 
+// `<<<grid, threads, shared>>>`; the grid of an update follows from the blocks at hand.
+std::string entryText(const Json &entry) {
+  std::string grid = "blocks";
+  if (entry["grid"][0] != 0)
+    grid = entry["grid"][0].dump() + (entry["grid"][1] != 1 ? "x" + entry["grid"][1].dump() : "");
+  return fmt::format("<<<{}, {}, {}>>>", grid, entry["block"].dump(), entry["shared"].dump());
+}
+
 void printPrograms(const Json &programs, std::ostream &out) {
   for (const Json &program : programs) {
     out << fmt::format("\nprogram {}: {} steps, {} moved, {}, arena {} bytes\n", program["name"].get<std::string>(),
@@ -103,6 +111,9 @@ void printPrograms(const Json &programs, std::ostream &out) {
       std::string what = step["kind"];
       if (step.contains("cluster"))
         what += " " + step["name"].get<std::string>() + " (" + step["cluster"].get<std::string>() + ")";
+      if (step.contains("entries"))
+        for (const Json &entry : step["entries"])
+          what += " " + entryText(entry);
       rows.push_back({std::to_string(index++), step["device"], step.contains("when") ? "first" : "", what,
                       amount(step["bytes"].get<double>(), "B"), amount(step["flops"].get<double>(), "FLOP"), nodes,
                       operands});

@@ -4,6 +4,7 @@
 #include "codegen/ModelWeights.h"
 #include "codegen/PlanDirectory.h"
 #include "codegen/cpu/CpuKernels.h"
+#include "codegen/cuda/CudaKernels.h"
 #include "ir/Msamp/UpstreamDerivatives.h"
 #include "passes/schedule/Passes.h"
 #include "passes/verify/Passes.h"
@@ -57,8 +58,12 @@ public:
       throw Reported{frontend::kIo};
     if (!options.dumpPhases.empty())
       makeDumpFolder();
-    options.pipeline.kernelShape = [](ClusterOp cluster) {
+    auto target = codegen::cuda::Target::parse(options.pipeline.target);
+    options.pipeline.kernelShape = [target](ClusterOp cluster) {
       codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+      // On a GPU chunks and finish are those of the reference.
+      if (target)
+        shape.workspaceBytes = codegen::cuda::workspaceBytes(cluster, *target);
       return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
     };
     // Where weights are drawn at random, equal values in the file say nothing.
@@ -203,6 +208,8 @@ private:
     plan.compiler = version;
     plan.pipeline = llvm::join(phaseNames(), ",");
     plan.loss = options.pipeline.loss;
+    plan.target = options.pipeline.target;
+    plan.referenceKernels = options.referenceKernels;
     plan.weights = weights;
     plan.cancelled = [] { return interrupted != 0; };
     std::signal(SIGINT, interrupt);

@@ -113,8 +113,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--level", p.level, "precision level: fp32, bf16, O1, O2 or O3")
       ->check(CLI::IsMember({"fp32", "bf16", "O1", "O2", "O3"}))
       ->type_name("LEVEL");
-  app.add_option("--target", p.target, "device to compile for: cpu")
-      ->check(CLI::IsMember({"cpu"}))
+  app.add_option("--target", p.target, "device to compile for: cpu, or an NVIDIA GPU: sm_80, sm_90a or sm_100a")
+      ->check(CLI::IsMember({"cpu", "sm_80", "sm_90a", "sm_100a"}))
       ->type_name("TARGET");
   app.add_option("--loss", p.loss, "cross-entropy, mse, bce (of the first output), or output:NAME")->type_name("LOSS");
   app.add_option("--labels", p.labels, "name of the extra input with the targets")->type_name("NAME");
@@ -152,6 +152,9 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       ->type_name("MIB");
   app.add_flag("--memory{1}", o.memoryRanks, "print the bytes of each role for each of R ranks (--memory=R; R 1)")
       ->check(CLI::Range(1u, 1u << 16))
+      ->default_str("off");
+  app.add_flag("--reference-kernels", o.referenceKernels,
+               "with a GPU target, also write the CPU's kernels, for msamp-kernel-check")
       ->default_str("off");
   app.add_option("--compile-from", o.compileFrom, "MODEL is MLIR as it is after this phase; go on from there")
       ->check(CLI::IsMember(phases))

@@ -16,6 +16,7 @@ struct Options {
   std::string compileFrom, compileTo; // phases; empty: from the model, to the plan
   std::string dumpPhases, remarks;
   unsigned memoryRanks = 0; // 0: no table
+  bool referenceKernels = false;
 };
 
 // The options, or the exit code after help, version or an error in the command line has been printed.
