@@ -11,7 +11,7 @@
 
 namespace msamp::runtime {
 
-// All calls are collective: every rank makes the same ones in the same order. A lost or silent peer is Error 75 that says
+// Data is in the memory of the device that the back end serves. All calls are collective: every rank makes the same ones in the same order. A lost or silent peer is Error 75 that says
 // which rank; after it the communicator is of no more use. Reductions add in the order of ranks, so all ranks get the
 // same bits.
 class Communicator {
@@ -27,11 +27,11 @@ public:
   virtual void allGather(void *data, std::span<const size_t> offsets, std::span<const size_t> bytes) = 0;
   virtual void barrier() = 0;
 
-  // Built on allGather.
-  void allReduceMax(std::span<float> values);
-  void allReduceSum(std::span<double> values); // in the order of ranks
-  // `value` of rank r at out[r].
-  void allGatherValue(double value, std::span<double> out);
+  // Built on allGather, for memory that the host can read.
+  virtual void allReduceMax(std::span<float> values);
+  virtual void allReduceSum(std::span<double> values); // in the order of ranks
+  // `value` of rank r at out[r]; host memory.
+  virtual void allGatherValue(double value, std::span<double> out);
 };
 
 // A world of one.

@@ -2,8 +2,7 @@
 #ifndef MSAMP_RUNTIME_CORE_SCALE_H
 #define MSAMP_RUNTIME_CORE_SCALE_H
 
-#include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 
 #include "runtime/core/Types.h"
@@ -17,13 +16,19 @@ constexpr float largestOf(Type type) {
 
 // 2^(floor(log2(largest / amax)) - margin), kept within 2^-126 and 2^126; 1 where amax is 0 or not finite. Exact: by
 // comparison of mantissas.
-inline float scaleOf(float amax, Type type, int margin = 0) {
-  if (!(amax > 0) || !std::isfinite(amax))
+constexpr float scaleOf(float amax, Type type, int margin = 0) {
+  auto bits = std::bit_cast<uint32_t>(amax);
+  if (!(amax > 0) || bits >= 0x7f800000u)
     return 1.0f;
-  int amaxExponent, largestExponent;
-  float amaxMantissa = std::frexp(amax, &amaxExponent), largestMantissa = std::frexp(largestOf(type), &largestExponent);
-  int exponent = largestExponent - amaxExponent - (amaxMantissa > largestMantissa ? 1 : 0) - margin;
-  return std::ldexp(1.0f, std::clamp(exponent, -126, 126));
+  int exponent = static_cast<int>(bits >> 23);
+  if (exponent == 0)
+    for (exponent = 1; (bits & 0x800000u) == 0; --exponent)
+      bits <<= 1;
+  const auto largest = std::bit_cast<uint32_t>(largestOf(type));
+  const int carry = (bits & 0x7fffffu) > (largest & 0x7fffffu) ? 1 : 0;
+  int scale = static_cast<int>(largest >> 23) - exponent - carry - margin;
+  scale = scale < -126 ? -126 : scale > 126 ? 126 : scale;
+  return std::bit_cast<float>(static_cast<uint32_t>(scale + 127) << 23);
 }
 
 } // namespace msamp::runtime

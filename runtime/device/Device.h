@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "runtime/core/Types.h"
+#include "runtime/device/StepRules.h"
+#include "runtime/device/StepState.h"
 
 namespace msamp::runtime {
 
@@ -44,10 +46,23 @@ struct Tensor {
   }
 };
 
+// An entry point of a GPU kernel.
+struct KernelEntry {
+  std::string symbol;
+  uint32_t gridX = 1, gridY = 1, block = 1, sharedBytes = 0;
+};
+
 struct KernelRef {
   std::string symbol;
+  // On the CPU: chunks of work, and whether a second function combines them.
   uint32_t chunks = 1;
   bool finish = false;
+  std::vector<KernelEntry> entries; // on a GPU: run one after the other
+};
+
+struct UpdateKernelRef {
+  KernelEntry entry; // on a GPU the runtime chooses the grid
+  uint32_t blocksPerCta = 1;
 };
 
 struct MatMulArgs {
@@ -70,13 +85,6 @@ struct AttentionArgs {
   Tensor dO, dQ, dK, dV;  // gradients only
 };
 
-// A run of blocks of one parameter within an update.
-struct UpdateSegment {
-  int64_t firstBlock = 0, blocks = 0; // relative to the pointers of UpdateArgs
-  float gradScale = 1;                // used where UpdateArgs has no gradBlockScale
-  float weightOldScale = 1, weightNewScale = 1, masterOldScale = 1, masterNewScale = 1;
-};
-
 // State of consecutive blocks of a class for an optimizer kernel. Pointers are at the first block; null where the class has
 // no such array.
 struct UpdateArgs {
@@ -92,10 +100,18 @@ struct UpdateArgs {
   void *v = nullptr;
   Type vType = Type::None;
   float *vBlockScale = nullptr;
+  const int32_t *owner = nullptr; // parameter of each block
+  int64_t blocks = 0;
 };
 
-// lr, beta1, beta2, eps, weight decay, gradient factor, 1/(1-beta1^t), 1/(1-beta2^t), skip; the rest is 0.
-using UpdateHyper = std::array<float, 16>;
+// Gradients of consecutive blocks of a class: value = stored / scale, of the block where there is one, else of its parameter.
+struct GradRange {
+  const void *data = nullptr;
+  Type type = Type::None;
+  const float *blockScale = nullptr;
+  const int32_t *owner = nullptr;
+  int64_t blocks = 0;
+};
 
 // Values in blocks of 128 that share a scale: stored = value * scale. No scales: 1.
 struct BlockSpan {
@@ -112,25 +128,55 @@ struct DeviceMemory {
   uint64_t total = 0;     // of the device
 };
 
+// Steps are carried out in the order of the calls; on a GPU a call only enqueues. `upload` and `download` keep that order, and
+// only the latter waits. Unless said otherwise pointers are to device memory.
 class Device {
 public:
   virtual ~Device() = default;
   virtual std::string description() const = 0;
-  virtual unsigned threads() const = 0;
+  virtual unsigned threads() const = 0; // of the host, for `parallel`
+  // Device memory is the host's too: it may be read and written in place.
+  virtual bool hostMemory() const { return true; }
 
   // Zeroed, aligned to 64 bytes at least. Error 75 if there is not enough.
   virtual void *allocate(size_t bytes) = 0;
   virtual void release(void *data, size_t bytes) = 0;
+  // Host memory that is quick to upload from.
+  virtual void *allocateStaging(size_t bytes) { return allocate(bytes); }
+  virtual void releaseStaging(void *data, size_t bytes) { release(data, bytes); }
+  // The source may be used again on return, unless it is staging memory: then after the next download.
+  virtual void upload(void *destination, const void *source, size_t bytes) = 0;
+  virtual void download(void *destination, const void *source, size_t bytes) = 0;
+  virtual void copyBytes(void *destination, const void *source, size_t bytes) = 0;
 
-  // Makes the kernels of a library callable by index. Error 65 if a symbol is missing.
-  virtual void loadKernels(const std::string &library, std::span<const KernelRef> kernels) = 0;
+  // Makes kernels callable by index, from that of the files (cpu.so, sm_90a.cubin, sm_90a.ptx, ..) that fits best. Error 65 if
+  // none does, or a symbol is missing.
+  virtual void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) = 0;
   virtual void launch(unsigned kernel, std::span<void *const> args) = 0;
-  // Optimizer kernel by symbol, from the library of loadKernels.
-  virtual unsigned loadUpdateKernel(const std::string &symbol) = 0;
-  // Updates the segments, which together are the blocks at hand; amax[i] becomes the largest magnitude of the new weights of
-  // segment i.
-  virtual void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments,
-      const UpdateHyper &hyper, std::span<float> amax) = 0;
+  // Optimizer kernel from the file of loadKernels.
+  virtual unsigned loadUpdateKernel(const UpdateKernelRef &kernel) = 0;
+  // Updates the blocks with the tables' scales and StepState::kernelHyper; raises newAmax of their parameters to the largest
+  // magnitude of the new weights.
+  virtual void update(unsigned kernel, const StepTables &tables, const UpdateArgs &args) = 0;
+
+  // Runs steps whose calls depend on `key` alone; a device may record them once and repeat the recording.
+  virtual void sequence(const std::string &key, const std::function<void()> &steps) { steps(); }
+
+  // Control of a step; the arithmetic is in StepRules.h. `values` are addresses of FP32 scalars, one an index.
+  virtual void noteLoss(const StepTables &tables, const Tensor &loss, LossUse use) = 0;
+  // state.sums: squares of all gradients, NaN if an amax on the way was not finite, partial sums in FP64 in a fixed order; and
+  // the mean loss.
+  virtual void gradSquares(const StepTables &tables, std::span<const GradRange> ranges) = 0;
+  virtual void finishNorm(const StepTables &tables, unsigned ranks, double microBatches) = 0;
+  virtual void planScales(const StepTables &tables, const ClassRule &rule) = 0;
+  virtual void commitScales(const StepTables &tables, const ClassRule &rule) = 0;
+  virtual void calibrate(const StepTables &tables, std::span<const float *const> values, std::span<const uint32_t> sites) = 0;
+  virtual void recordAmax(const StepTables &tables, std::span<const float *const> values, std::span<const uint32_t> sites) = 0;
+  virtual void storeGradScales(const StepTables &tables, std::span<const float *const> values,
+      std::span<const uint32_t> parameters) = 0;
+  virtual void pushSites(const StepTables &tables) = 0;
+  // byBlock[b] = byParameter[owner[b]].
+  virtual void spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) = 0;
 
   virtual void matmul(const MatMulArgs &args) = 0;
   virtual void attention(const AttentionArgs &args) = 0;
@@ -144,20 +190,18 @@ public:
   // sum = first ? value : sum + value.
   virtual void accumulate(const Tensor &value, const Tensor &sum, bool first) = 0;
 
-  // Sum of squares of the values, partial sums in FP64 in a fixed order.
-  virtual double sumOfSquares(const BlockSpan &values, int64_t blocks) = 0;
   // destination = sum of the sources in their order, in FP32, rounded to `type`; an FP8 destination gets a new power-of-two
   // scale a block, any other 1.
   virtual void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale,
       int64_t blocks) = 0;
 
-  // Conversion of a run of values, on the calling thread.
+  // Conversion of a run of values in host memory, on the calling thread.
   virtual void decode(Type type, const void *source, float *destination, int64_t count) const = 0;
   virtual void encode(Type type, const float *source, void *destination, int64_t count) const = 0;
-  // Largest magnitude; NaN or infinity if there is one.
+  // Largest magnitude among values in host memory; NaN or infinity if there is one.
   virtual float largestMagnitude(const float *values, int64_t count) const = 0;
 
-  // Runs body(i) for i in [0, count) on the device's threads, in no particular order.
+  // Runs body(i) for i in [0, count) on the host's threads, in no particular order.
   virtual void parallel(int64_t count, const std::function<void(int64_t)> &body) = 0;
 
   // Moments for profiles: mark `index` is when all work asked for before it was done. What is here suits a device that is

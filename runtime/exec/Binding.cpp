@@ -35,9 +35,12 @@ void ExecutorImpl::allocate() {
     inputArenaBytes_ += round64(inputSizes_.back());
   }
   inputs_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
+  inputStage_ = device_.hostMemory() ? inputs_ : static_cast<std::byte *>(device_.allocateStaging(inputArenaBytes_));
   exchangeBytes_ = exchangeBytes(plan_, comm_.size());
-  if (exchangeBytes_ > 0)
+  if (exchangeBytes_ > 0) {
     exchangeBuffer_ = static_cast<std::byte *>(device_.allocate(exchangeBytes_));
+    rankScales_ = static_cast<float *>(device_.allocate(size_t{comm_.size()} * state_.tables.parameters * sizeof(float)));
+  }
   if (plan_.constants_size() > 0) {
     const auto path = loaded_.directory / "weights" / "constants.bin";
     constants_ = MappedFile(path);
@@ -46,16 +49,37 @@ void ExecutorImpl::allocate() {
         failData("{}: constant {} reaches beyond the file's {} bytes; compile the plan again", path.string(), constant.name(),
             constants_.size());
   }
-  std::vector<KernelRef> references;
-  for (const plan::Kernel &kernel : plan_.kernels())
-    references.push_back({kernel.symbol(), kernel.chunks(), kernel.finish()});
-  for (const plan::Part &part : plan_.parts())
-    if (part.path().ends_with(".so"))
-      device_.loadKernels(std::filesystem::absolute(loaded_.directory / part.path()).string(), references);
-  for (const plan::StateClass &state : plan_.classes())
-    updateKernels_.push_back(state.update_kernel().empty() ? 0 : device_.loadUpdateKernel(state.update_kernel()));
+  constantData_ = const_cast<std::byte *>(constants_.data());
+  if (!device_.hostMemory() && constants_.size() > 0) {
+    constantData_ = static_cast<std::byte *>(device_.allocate(constants_.size()));
+    device_.upload(constantData_, constants_.data(), constants_.size());
+  }
+  loadKernels();
   if (loaded_.program("micro_step"))
     bound("micro_step");
+}
+
+static KernelEntry entryOf(const plan::Entry &entry) {
+  return {entry.symbol(), entry.grid_x(), entry.grid_y(), entry.block(), entry.shared_bytes()};
+}
+
+void ExecutorImpl::loadKernels() {
+  std::vector<KernelRef> references;
+  for (const plan::Kernel &kernel : plan_.kernels()) {
+    KernelRef &reference = references.emplace_back(KernelRef{kernel.symbol(), kernel.chunks(), kernel.finish(), {}});
+    for (const plan::Entry &entry : kernel.entries())
+      reference.entries.push_back(entryOf(entry));
+  }
+  std::vector<std::string> files;
+  for (const plan::Part &part : plan_.parts())
+    if (part.path().starts_with("kernels/"))
+      files.push_back(std::filesystem::absolute(loaded_.directory / part.path()).string());
+  device_.loadKernels(files, references);
+  for (const plan::StateClass &state : plan_.classes()) {
+    UpdateKernelRef kernel{entryOf(state.update_entry()), state.update_blocks_per_cta()};
+    kernel.entry.symbol = state.update_kernel();
+    updateKernels_.push_back(kernel.entry.symbol.empty() ? 0 : device_.loadUpdateKernel(kernel));
+  }
 }
 
 std::byte *ExecutorImpl::addressOf(const BoundProgram &program, const plan::Operand &operand) const {
@@ -68,8 +92,8 @@ std::byte *ExecutorImpl::addressOf(const BoundProgram &program, const plan::Oper
   switch (operand.kind()) {
   case plan::Operand::BUFFER: base = arena_ + program.program->buffers(index).offset(); break;
   case plan::Operand::INPUT: base = inputs_ + inputOffsets_[static_cast<size_t>(index)]; break;
-  // Mapped read-only: a step that wrote to it would be stopped by the processor.
-  case plan::Operand::CONSTANT: base = const_cast<std::byte *>(constants_.data()) + plan_.constants(index).offset(); break;
+  // On the CPU mapped read-only: a step that wrote to it would be stopped by the processor.
+  case plan::Operand::CONSTANT: base = constantData_ + plan_.constants(index).offset(); break;
   case plan::Operand::WEIGHT: {
     const ClassState &state = state_.classes[plan_.parameters(index).state_class()];
     base = inClass(state.weight, state.weightType);
@@ -80,10 +104,10 @@ std::byte *ExecutorImpl::addressOf(const BoundProgram &program, const plan::Oper
     base = inClass(state.grad, state.gradType);
     break;
   }
-  case plan::Operand::WEIGHT_SCALE: base = entry(state_.weightScale); break;
-  case plan::Operand::WEIGHT_AMAX: base = entry(state_.weightAmax); break;
-  case plan::Operand::GRAD_SCALE: base = entry(state_.gradScale); break;
-  case plan::Operand::SITE_SCALE: base = entry(state_.siteScale); break;
+  case plan::Operand::WEIGHT_SCALE: base = entry(state_.tables.weightScale); break;
+  case plan::Operand::WEIGHT_AMAX: base = entry(state_.tables.weightAmax); break;
+  case plan::Operand::GRAD_SCALE: base = entry(state_.tables.gradScale); break;
+  case plan::Operand::SITE_SCALE: base = entry(state_.tables.siteScale); break;
   case plan::Operand::OUTPUT: base = program.outputs + program.program->outputs(index).offset(); break;
   default: failInternal("operand of unknown kind {}", static_cast<int>(operand.kind()));
   }
@@ -123,6 +147,17 @@ void ExecutorImpl::bind(BoundProgram &program) {
       if (step.has_workspace())
         bound.args.push_back(addressOf(program, step.workspace()));
     }
+    auto scalars = [&](const auto &entries) {
+      for (const Tensor &tensor : bound.inputs)
+        bound.scalars.push_back(reinterpret_cast<const float *>(tensor.data));
+      bound.entries.assign(entries.begin(), entries.end());
+    };
+    if (step.has_calibrate())
+      scalars(step.calibrate().sites());
+    if (step.has_record_amax())
+      scalars(step.record_amax().sites());
+    if (step.has_store_grad_scale())
+      scalars(step.store_grad_scale().parameters());
     program.steps.push_back(std::move(bound));
   }
 }
@@ -131,7 +166,7 @@ RoleBytes ExecutorImpl::memory() const {
   RoleBytes bytes = state_.bytes();
   auto add = [&](Role role, size_t count) { bytes[static_cast<size_t>(role)] += count; };
   add(Role::Activations, arenaBytes_ - arenaWorkspace_);
-  add(Role::Workspace, arenaWorkspace_ + exchangeBytes_);
+  add(Role::Workspace, arenaWorkspace_ + exchangeBytes_ + rankScaleBytes());
   for (const auto &[name, program] : programs_)
     add(Role::Activations, program.outputBytes);
   add(Role::Inputs, inputArenaBytes_);

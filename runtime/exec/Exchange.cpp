@@ -31,18 +31,16 @@ void ExecutorImpl::exchange(unsigned index, unsigned zero) {
   const bool narrowed = wire != stored;
 
   // Where values go as they are stored, receivers need the scale that each rank stored each parameter with.
-  std::vector<float> scales; // [rank][owner]
-  const size_t owners = bucket.owners.size();
-  if (!narrowed && isFp8(stored)) {
-    scales.resize(ranks * owners);
-    for (size_t i = 0; i < owners; ++i)
-      scales[me * owners + i] = state_.gradScale[bucket.owners[i].parameter];
+  const size_t parameters = state_.tables.parameters;
+  const bool byParameter = !narrowed && isFp8(stored);
+  if (byParameter) {
     Spans spans(ranks);
     for (size_t r = 0; r < ranks; ++r) {
-      spans.offsets[r] = r * owners * sizeof(float);
-      spans.bytes[r] = owners * sizeof(float);
+      spans.offsets[r] = r * parameters * sizeof(float);
+      spans.bytes[r] = parameters * sizeof(float);
     }
-    comm_.allGather(scales.data(), spans.offsets, spans.bytes);
+    device_.copyBytes(rankScales_ + me * parameters, state_.tables.gradScale, parameters * sizeof(float));
+    comm_.allGather(rankScales_, spans.offsets, spans.bytes);
   }
 
   const int64_t share = bucket.shards[0].count;
@@ -93,14 +91,8 @@ void ExecutorImpl::exchange(unsigned index, unsigned zero) {
     for (size_t r = 0; r < ranks; ++r) {
       float *blockScales = scalesIn(received, r);
       sources[r] = {received + in.offsets[r], wire, isFp8(wire) ? blockScales : nullptr};
-      if (scales.empty())
-        continue;
-      for (size_t i = 0; i < owners; ++i) {
-        const BlockRange &blocks = bucket.owners[i].blocks;
-        const int64_t begin = std::max(blocks.first, own.first), end = std::min(blocks.end(), own.end());
-        if (begin < end)
-          std::fill(blockScales + (begin - own.first), blockScales + (end - own.first), scales[r * owners + i]);
-      }
+      if (byParameter)
+        device_.spreadScales(rankScales_ + r * parameters, state.owner + own.first, blockScales, own.count);
     }
     device_.reduceBlocks(sources, state.grad + static_cast<size_t>(own.first * blockSize) * storedSize, stored,
         state.gradScale ? state.gradScale + own.first : nullptr, own.count);

@@ -19,15 +19,25 @@ ExecutorImpl::ExecutorImpl(LoadedPlan plan, Device &device, Communicator &commun
 
 ExecutorImpl::~ExecutorImpl() {
   device_.release(arena_, arenaBytes_);
+  if (inputStage_ != inputs_)
+    device_.releaseStaging(inputStage_, inputArenaBytes_);
   device_.release(inputs_, inputArenaBytes_);
   device_.release(exchangeBuffer_, exchangeBytes_);
+  device_.release(rankScales_, rankScaleBytes());
+  if (!device_.hostMemory())
+    device_.release(constantData_, constants_.size());
   for (auto &[name, program] : programs_)
     device_.release(program.outputs, program.outputBytes);
 }
 
-void *ExecutorImpl::inputHost(unsigned input) { return inputs_ + inputOffsets_.at(input); }
+void *ExecutorImpl::inputHost(unsigned input) { return inputStage_ + inputOffsets_.at(input); }
 
 size_t ExecutorImpl::inputBytes(unsigned input) const { return inputSizes_.at(input); }
+
+void ExecutorImpl::sendInputs() {
+  if (inputStage_ != inputs_ && inputArenaBytes_ > 0)
+    device_.upload(inputs_, inputStage_, inputArenaBytes_);
+}
 
 BoundProgram &ExecutorImpl::bound(const std::string &name) {
   auto it = programs_.find(name);
@@ -42,13 +52,20 @@ BoundProgram &ExecutorImpl::bound(const std::string &name) {
   return it->second;
 }
 
-void ExecutorImpl::run(BoundProgram &program, Control &control) {
-  for (const BoundStep &step : program.steps)
-    if (step.step->when() == plan::Step::ALWAYS || !sitesHaveHistory_)
-      runStep(step, control);
+void ExecutorImpl::run(BoundProgram &program, Turn turn, LossUse use) {
+  const bool first = !sitesHaveHistory_;
+  // All that the calls below depend on.
+  const std::string key = fmt::format("{}{}{}{}{}", program.program->name(), first, turn.firstMicroBatch, turn.lastMicroBatch,
+      static_cast<int>(use));
+  device_.sequence(key, [&] {
+    for (const BoundStep &step : program.steps)
+      if (step.step->when() == plan::Step::ALWAYS || first)
+        runStep(step, turn);
+    noteLoss(program, use);
+  });
 }
 
-void ExecutorImpl::runStep(const BoundStep &bound, Control &control) {
+void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {
   const plan::Step &step = *bound.step;
   const auto &in = bound.inputs, &out = bound.outputs;
   switch (step.kind_case()) {
@@ -106,70 +123,79 @@ void ExecutorImpl::runStep(const BoundStep &bound, Control &control) {
   case plan::Step::kGather: device_.gather(in[0], in[1], step.gather().axis(), out[0]); break;
   case plan::Step::kCopy: device_.copy(in[0], out[0]); break;
   case plan::Step::kFill: device_.fill(out[0], step.fill().value()); break;
-  case plan::Step::kAccumulate: device_.accumulate(in[0], out[0], control.firstMicroBatch); break;
-  case plan::Step::kCalibrate: calibrate(bound); break;
-  case plan::Step::kRecordAmax: recordAmax(bound); break;
-  case plan::Step::kStoreGradScale:
-    for (size_t i = 0; i < in.size(); ++i)
-      state_.gradScale[step.store_grad_scale().parameters(static_cast<int>(i))] = *reinterpret_cast<const float *>(in[i].data);
-    break;
+  case plan::Step::kAccumulate: device_.accumulate(in[0], out[0], turn.firstMicroBatch); break;
+  case plan::Step::kCalibrate: device_.calibrate(state_.tables, bound.scalars, bound.entries); break;
+  case plan::Step::kRecordAmax: device_.recordAmax(state_.tables, bound.scalars, bound.entries); break;
+  case plan::Step::kStoreGradScale: device_.storeGradScales(state_.tables, bound.scalars, bound.entries); break;
   case plan::Step::kExchange:
-    if (control.lastMicroBatch || !step.exchange().last_micro_batch_only())
+    if (turn.lastMicroBatch || !step.exchange().last_micro_batch_only())
       exchange(step.exchange().bucket(), step.exchange().zero());
     break;
-  case plan::Step::kGradNorm: gradNorm(control); break;
-  case plan::Step::kUpdate: updateClass(step.update().state_class(), step.update().optimizer(), control); break;
+  case plan::Step::kGradNorm: gradNorm(); break;
+  case plan::Step::kUpdate: updateClass(step.update().state_class(), step.update().optimizer()); break;
   case plan::Step::kGatherWeights: gatherWeights(step.gather_weights().state_class()); break;
-  case plan::Step::kUpdateSites: updateSites(control); break;
+  case plan::Step::kUpdateSites: pushSites(); break;
   case plan::Step::KIND_NOT_SET: failInternal("step {} is of no known kind", step.name());
   }
 }
 
-void ExecutorImpl::noteLoss(const BoundProgram &program) {
+void ExecutorImpl::noteLoss(const BoundProgram &program, LossUse use) {
   for (const plan::Output &output : program.program->outputs())
     if (output.name() == "loss") {
-      device_.decode(static_cast<Type>(output.type()), program.outputs + output.offset(), &lastLoss_, 1);
+      Tensor loss;
+      loss.data = program.outputs + output.offset();
+      loss.type = static_cast<Type>(output.type());
+      device_.noteLoss(state_.tables, loss, use);
       return;
     }
 }
 
+StepState ExecutorImpl::readState() const {
+  StepState state;
+  device_.download(&state, state_.tables.state, sizeof state);
+  return state;
+}
+
+StepState ExecutorImpl::endOfStep() {
+  const StepState state = readState();
+  sitesHaveHistory_ = state.sitesHaveHistory != 0;
+  applied_ = state.applied;
+  health_.saturated = state.saturated;
+  health_.nonFinite = state.nonFinite;
+  health_.unused = state.unused;
+  health_.skippedSteps = state.skippedSteps;
+  return state;
+}
+
+float ExecutorImpl::lastLoss() const { return readState().lastLoss; }
+
 void ExecutorImpl::microStep(unsigned index, unsigned count) {
-  if (index == 0) {
-    lossSum_ = 0;
-    lossCount_ = 0;
-  }
-  Control control;
-  control.firstMicroBatch = index == 0;
-  control.lastMicroBatch = index + 1 == count;
-  BoundProgram &program = bound("micro_step");
-  run(program, control);
-  noteLoss(program);
-  lossSum_ += lastLoss_;
-  ++lossCount_;
+  sendInputs();
+  run(bound("micro_step"), {index == 0, index + 1 == count}, index == 0 ? LossUse::First : LossUse::Next);
 }
 
 StepResult ExecutorImpl::update(const Hyper &hyper) {
-  Control control;
-  control.hyper = &hyper;
-  run(bound("update"), control);
-  if (control.result.skipped)
-    ++health_.skippedSteps;
-  return control.result;
+  device_.upload(&state_.tables.state->hyper, &hyper, sizeof hyper);
+  run(bound("update"), {});
+  const StepState state = endOfStep();
+  StepResult result;
+  result.loss = state.loss;
+  result.gradNorm = state.gradNorm;
+  result.clipFactor = state.clipFactor;
+  result.skipped = state.skipped != 0;
+  return result;
 }
 
 bool ExecutorImpl::calibrateOnly() {
-  Control control;
   for (const BoundStep &step : bound("update").steps)
     if (step.step->has_exchange() || step.step->has_update_sites())
-      runStep(step, control);
-  return control.sitesChanged;
+      runStep(step, {});
+  return endOfStep().sitesChanged != 0;
 }
 
 void ExecutorImpl::eval() {
-  Control control;
-  BoundProgram &program = bound("eval");
-  run(program, control);
-  noteLoss(program);
+  sendInputs();
+  run(bound("eval"), {});
 }
 
 } // namespace msamp::runtime

@@ -15,12 +15,6 @@
 
 namespace msamp::runtime {
 
-// What an optimizer step needs besides the plan.
-struct Hyper {
-  double lr = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;
-  double clip = 1.0; // largest norm of the mean gradient; 0: no clipping
-};
-
 struct StepResult {
   double loss = 0;       // mean over all micro-batches of all ranks since the last update
   double gradNorm = 0;   // of the mean gradient, before clipping

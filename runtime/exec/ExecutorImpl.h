@@ -18,6 +18,8 @@ struct BoundStep {
   const plan::Step *step = nullptr;
   std::vector<Tensor> inputs, outputs;
   std::vector<void *> args; // of a kernel: inputs, outputs, workspace
+  std::vector<const float *> scalars; // inputs of calibrate, record_amax, store_grad_scale
+  std::vector<uint32_t> entries;      // of the tables, one a scalar
 };
 
 struct BoundProgram {
@@ -40,7 +42,7 @@ public:
   void *inputHost(unsigned input) override;
   size_t inputBytes(unsigned input) const override;
   void microStep(unsigned index, unsigned count) override;
-  float lastLoss() const override { return lastLoss_; }
+  float lastLoss() const override;
   StepResult update(const Hyper &hyper) override;
   bool calibrateOnly() override;
   void eval() override;
@@ -53,35 +55,38 @@ public:
   const void *address(const std::string &program, const plan::Operand &operand) const override;
 
 private:
-  // What steps of the running program need to know.
-  struct Control {
+  // Where in its step the running program is.
+  struct Turn {
     bool firstMicroBatch = true, lastMicroBatch = true;
-    const Hyper *hyper = nullptr;
-    StepResult result;
-    bool sitesChanged = false;
   };
 
   // Executor.cpp
   BoundProgram &bound(const std::string &name);
-  void run(BoundProgram &program, Control &control);
-  void runStep(const BoundStep &step, Control &control);
-  void noteLoss(const BoundProgram &program);
+  void run(BoundProgram &program, Turn turn, LossUse use = LossUse::Only);
+  void runStep(const BoundStep &step, Turn turn);
+  void noteLoss(const BoundProgram &program, LossUse use);
+  void sendInputs();
+  StepState readState() const;
+  StepState endOfStep();
   // Binding.cpp
   void allocate();
+  void loadKernels();
+  size_t rankScaleBytes() const { return rankScales_ ? size_t{comm_.size()} * state_.tables.parameters * sizeof(float) : 0; }
   void bind(BoundProgram &program);
   std::byte *addressOf(const BoundProgram &program, const plan::Operand &operand) const;
   Tensor tensorOf(const BoundProgram &program, const plan::Operand &operand) const;
   // Initialize.cpp
-  void setParameter(unsigned index, const std::vector<float> &values);
+  struct FirstScales {
+    std::vector<float> weight, weightAmax, master; // by parameter
+  };
+  void setParameter(unsigned index, const std::vector<float> &values, FirstScales &scales);
   // Exchange.cpp
   void exchange(unsigned bucket, unsigned zero);
   void gatherWeights(unsigned stateClass);
   // Optimizer.cpp
-  void gradNorm(Control &control);
-  void updateClass(unsigned stateClass, const std::string &optimizer, Control &control);
-  void calibrate(const BoundStep &step);
-  void recordAmax(const BoundStep &step);
-  void updateSites(Control &control);
+  void gradNorm();
+  void updateClass(unsigned stateClass, const std::string &optimizer);
+  void pushSites();
   // Read.cpp
   struct Source {
     unsigned parameter;
@@ -89,7 +94,10 @@ private:
   };
   Source sourceOf(const std::string &name) const;
   unsigned bucketOf(unsigned parameter) const;
-  template <class Decode> void readBlocks(unsigned parameter, bool sharded, std::vector<float> &out, Decode &&decode);
+  struct StoredValues; // of a parameter, as an array of its class holds them
+  void readBlocks(unsigned parameter, bool sharded, const StoredValues &stored, std::vector<float> &out);
+  void gatherHost(std::vector<float> &values, const std::vector<size_t> &offsets, const std::vector<size_t> &bytes);
+  float tableEntry(const float *table, unsigned index) const;
   void transposeIfTwin(const Source &source, std::vector<float> &values) const;
 
   LoadedPlan loaded_;
@@ -98,23 +106,22 @@ private:
   Communicator &comm_;
   State state_;
   MappedFile constants_;
+  std::byte *constantData_ = nullptr; // of the device
   std::byte *arena_ = nullptr;
   size_t arenaBytes_ = 0, arenaWorkspace_ = 0;
   std::byte *inputs_ = nullptr;
+  std::byte *inputStage_ = nullptr; // the same in host memory; the same memory where the device's is the host's
   size_t inputArenaBytes_ = 0;
   std::vector<size_t> inputOffsets_, inputSizes_;
   std::map<std::string, BoundProgram> programs_;
   std::vector<unsigned> updateKernels_; // by state class
   std::byte *exchangeBuffer_ = nullptr;  // what other ranks send
+  float *rankScales_ = nullptr;          // [rank][parameter]: scales of the gradients to be exchanged
   size_t exchangeBytes_ = 0;
 
-  float lastLoss_ = 0;
-  double lossSum_ = 0;
-  unsigned lossCount_ = 0;
+  // What the host saw at the end of the last step.
   bool sitesHaveHistory_ = false;
-  uint64_t siteSteps_ = 0;     // pushes into the histories
   uint64_t applied_ = 0;
-  double momentumBound_ = 0;   // of SGD: largest magnitude that a momentum can have
   ScaleHealth health_;
 };
 

@@ -50,7 +50,7 @@ void drawNormal(Device &device, const std::string &name, uint64_t seed, double s
 
 } // namespace
 
-void ExecutorImpl::setParameter(unsigned index, const std::vector<float> &values) {
+void ExecutorImpl::setParameter(unsigned index, const std::vector<float> &values, FirstScales &scales) {
   const plan::Parameter &parameter = plan_.parameters(static_cast<int>(index));
   ClassState &state = state_.classes[parameter.state_class()];
   const auto count = static_cast<int64_t>(values.size());
@@ -59,32 +59,48 @@ void ExecutorImpl::setParameter(unsigned index, const std::vector<float> &values
     failData("parameter {} has values that are not finite; training cannot start from them", parameter.name());
   const float weightScale = state.weightScaled ? scaleOf(amax, state.weightType) : 1.0f;
   const float masterScale = state.masterScaled ? scaleOf(amax, state.masterType) : 1.0f;
-  state_.weightAmax[index] = amax;
-  state_.weightScale[index] = weightScale;
-  state_.masterScale[index] = masterScale;
-  state_.gradScale[index] = 1.0f;
+  scales.weightAmax[index] = amax;
+  scales.weight[index] = weightScale;
+  scales.master[index] = masterScale;
 
+  // Blocks [first, first + number) of the parameter go to `array` from its block `position` on.
   const BlockRange blocks = state_.blocksOf(parameter);
-  const int bucket = state.trained ? static_cast<int>(bucketOf(index)) : -1;
-  device_.parallel(blocks.count, [&](int64_t b) {
-    float block[blockSize] = {}, scaled[blockSize];
-    const int64_t begin = b * blockSize;
-    std::copy_n(values.data() + begin, std::min(blockSize, count - begin), block);
-    auto store = [&](std::byte *array, Type type, float scale, int64_t position) {
-      for (int64_t i = 0; i < blockSize; ++i)
-        scaled[i] = block[i] * scale;
-      device_.encode(type, scaled, array + static_cast<size_t>(position * blockSize) * sizeOf(type), blockSize);
-    };
-    store(state.weight, state.weightType, weightScale, blocks.first + b);
-    const int64_t local = bucket < 0 ? blocks.first + b : state_.localBlock(static_cast<unsigned>(bucket), blocks.first + b);
-    if (state.master && local >= 0)
-      store(state.master, state.masterType, masterScale, local);
-  });
+  std::vector<std::byte> stage;
+  auto store = [&](std::byte *array, Type type, float scale, int64_t first, int64_t number, int64_t position) {
+    if (number <= 0)
+      return;
+    const size_t blockBytes = blockSize * sizeOf(type), bytes = static_cast<size_t>(number) * blockBytes;
+    std::byte *target = array + static_cast<size_t>(position) * blockBytes, *to = target;
+    if (!device_.hostMemory()) {
+      stage.resize(bytes);
+      to = stage.data();
+    }
+    device_.parallel(number, [&](int64_t b) {
+      float scaled[blockSize] = {};
+      const int64_t begin = (first + b) * blockSize, length = std::clamp<int64_t>(count - begin, 0, blockSize);
+      for (int64_t i = 0; i < length; ++i)
+        scaled[i] = values[static_cast<size_t>(begin + i)] * scale;
+      device_.encode(type, scaled, to + static_cast<size_t>(b) * blockBytes, blockSize);
+    });
+    if (to != target)
+      device_.upload(target, to, bytes);
+  };
+  store(state.weight, state.weightType, weightScale, 0, blocks.count, blocks.first);
+  if (!state.master)
+    return;
+  if (!state.trained || !state_.sharded())
+    return store(state.master, state.masterType, masterScale, 0, blocks.count, blocks.first);
+  const BucketLayout &bucket = state_.buckets[bucketOf(index)];
+  const BlockRange &own = bucket.shards[comm_.rank()];
+  const int64_t begin = std::clamp(own.first, blocks.first, blocks.end()), end = std::clamp(own.end(), begin, blocks.end());
+  store(state.master, state.masterType, masterScale, begin - blocks.first, end - begin, bucket.localFirst + begin - own.first);
 }
 
 void ExecutorImpl::initialize(uint64_t seed) {
   std::optional<SafetensorsReader> file;
   std::vector<float> values;
+  const std::vector<float> ones(state_.tables.parameters, 1.0f);
+  FirstScales scales{ones, ones, ones};
   for (int i = 0; i < plan_.parameters_size(); ++i) {
     const plan::Parameter &parameter = plan_.parameters(i);
     size_t count = 1;
@@ -105,37 +121,46 @@ void ExecutorImpl::initialize(uint64_t seed) {
       values = file->readFloats(parameter.name());
     }
     }
-    setParameter(static_cast<unsigned>(i), values);
+    setParameter(static_cast<unsigned>(i), values, scales);
   }
+  auto constant = [&](void *data, Type type, size_t count, double value) {
+    if (!data || count == 0)
+      return;
+    Tensor all;
+    all.data = static_cast<std::byte *>(data);
+    all.type = type;
+    all.rank = 1;
+    all.shape[0] = static_cast<int64_t>(count);
+    all.strides[0] = 1;
+    device_.fill(all, value);
+  };
   for (ClassState &state : state_.classes) {
-    auto clear = [](void *data, size_t bytes) {
-      if (data)
-        std::memset(data, 0, bytes);
-    };
     const auto own = static_cast<size_t>(state.localBlocks), all = static_cast<size_t>(state.blocks);
-    clear(state.m, own * blockSize * sizeOf(state.mType));
-    clear(state.v, own * blockSize * sizeOf(state.vType));
-    clear(state.grad, all * blockSize * sizeOf(state.gradType));
-    if (state.mScale)
-      std::fill_n(state.mScale, own, 1.0f);
-    if (state.vScale)
-      std::fill_n(state.vScale, own, 1.0f);
-    if (state.gradScale)
-      std::fill_n(state.gradScale, all, 1.0f);
+    constant(state.m, state.mType, own * blockSize, 0);
+    constant(state.v, state.vType, own * blockSize, 0);
+    constant(state.grad, state.gradType, all * blockSize, 0);
+    constant(state.mScale, Type::F32, own, 1);
+    constant(state.vScale, Type::F32, own, 1);
+    constant(state.gradScale, Type::F32, all, 1);
   }
-  for (int s = 0; s < plan_.sites_size(); ++s) {
-    state_.siteScale[s] = 1.0f;
-    state_.siteAmax[s] = -1.0f; // nothing recorded
-  }
-  std::fill_n(state_.siteHistory, static_cast<size_t>(plan_.sites_size()) * std::max<size_t>(1, plan_.history()), 0.0f);
+  const StepTables &t = state_.tables;
+  auto send = [&](float *table, const std::vector<float> &from) {
+    if (!from.empty())
+      device_.upload(table, from.data(), from.size() * sizeof(float));
+  };
+  send(t.weightScale, scales.weight);
+  send(t.weightAmax, scales.weightAmax);
+  send(t.masterScale, scales.master);
+  send(t.gradScale, ones);
+  constant(t.siteScale, Type::F32, t.sites, 1);
+  constant(t.siteAmax, Type::F32, t.sites, -1);
+  constant(t.siteHistory, Type::F32, size_t{t.sites} * t.history, 0);
+  const StepState fresh;
+  device_.upload(t.state, &fresh, sizeof fresh);
   sitesHaveHistory_ = false;
-  siteSteps_ = 0;
   applied_ = 0;
-  momentumBound_ = 0;
-  lossSum_ = 0;
-  lossCount_ = 0;
   health_ = {};
-  health_.sites = static_cast<unsigned>(plan_.sites_size());
+  health_.sites = t.sites;
 }
 
 } // namespace msamp::runtime

@@ -37,10 +37,16 @@ void ExecutorImpl::transposeIfTwin(const Source &source, std::vector<float> &val
   values.swap(transposed);
 }
 
-// decode(block of the class, destination of 128 values) for all blocks of a parameter that this rank has; the others come
-// from their owners where `sharded`.
-template <class Decode>
-void ExecutorImpl::readBlocks(unsigned index, bool sharded, std::vector<float> &out, Decode &&decode) {
+struct ExecutorImpl::StoredValues {
+  const std::byte *array = nullptr; // of a class
+  Type type = Type::None;
+  float scale = 1;                  // value = stored / scale
+  const float *blockScale = nullptr; // of each block of the class; instead of `scale`
+  bool localOnly = false;           // the array holds this rank's shards alone
+};
+
+// Values of all blocks of a parameter that this rank has; the others come from their owners where `sharded`.
+void ExecutorImpl::readBlocks(unsigned index, bool sharded, const StoredValues &stored, std::vector<float> &out) {
   const plan::Parameter &parameter = plan_.parameters(static_cast<int>(index));
   const BlockRange blocks = state_.blocksOf(parameter);
   size_t count = 1;
@@ -55,8 +61,28 @@ void ExecutorImpl::readBlocks(unsigned index, bool sharded, std::vector<float> &
     return BlockRange{begin, end - begin};
   };
   const BlockRange own = ownPart(comm_.rank());
+  const size_t blockBytes = blockSize * sizeOf(stored.type);
+  const int64_t position = stored.localOnly && own.count > 0 ? state_.localBlock(bucketOf(index), own.first) : own.first;
+  const std::byte *from = stored.array + static_cast<size_t>(position) * blockBytes;
+  const float *scales = stored.blockScale ? stored.blockScale + own.first : nullptr;
+  std::vector<std::byte> copy;
+  std::vector<float> scaleCopy;
+  if (!device_.hostMemory() && own.count > 0) {
+    copy.resize(static_cast<size_t>(own.count) * blockBytes);
+    device_.download(copy.data(), from, copy.size());
+    from = copy.data();
+    if (scales) {
+      scaleCopy.resize(static_cast<size_t>(own.count));
+      device_.download(scaleCopy.data(), scales, scaleCopy.size() * sizeof(float));
+      scales = scaleCopy.data();
+    }
+  }
   device_.parallel(own.count, [&](int64_t b) {
-    decode(own.first + b, out.data() + (own.first + b - blocks.first) * blockSize);
+    float *to = out.data() + (own.first + b - blocks.first) * blockSize;
+    device_.decode(stored.type, from + static_cast<size_t>(b) * blockBytes, to, blockSize);
+    const float inverse = 1.0f / (scales ? scales[b] : stored.scale);
+    for (int64_t i = 0; i < blockSize; ++i)
+      to[i] *= inverse;
   });
   if (sharded) {
     std::vector<size_t> offsets(comm_.size()), bytes(comm_.size());
@@ -65,25 +91,39 @@ void ExecutorImpl::readBlocks(unsigned index, bool sharded, std::vector<float> &
       offsets[r] = static_cast<size_t>((part.first - blocks.first) * blockSize) * sizeof(float);
       bytes[r] = static_cast<size_t>(part.count * blockSize) * sizeof(float);
     }
-    comm_.allGather(out.data(), offsets, bytes);
+    gatherHost(out, offsets, bytes);
   }
   out.resize(count);
+}
+
+// allGather of values in host memory: by way of the device's memory where that is another.
+void ExecutorImpl::gatherHost(std::vector<float> &values, const std::vector<size_t> &offsets, const std::vector<size_t> &bytes) {
+  if (device_.hostMemory())
+    return comm_.allGather(values.data(), offsets, bytes);
+  const size_t size = values.size() * sizeof(float), me = comm_.rank();
+  auto *there = static_cast<std::byte *>(device_.allocate(size));
+  device_.upload(there + offsets[me], reinterpret_cast<const std::byte *>(values.data()) + offsets[me], bytes[me]);
+  comm_.allGather(there, offsets, bytes);
+  device_.download(values.data(), there, size);
+  device_.release(there, size);
+}
+
+float ExecutorImpl::tableEntry(const float *table, unsigned index) const {
+  float value = 0;
+  device_.download(&value, table + index, sizeof value);
+  return value;
 }
 
 void ExecutorImpl::readParameter(const std::string &name, std::vector<float> &out) {
   const Source source = sourceOf(name);
   const ClassState &state = state_.classes[plan_.parameters(static_cast<int>(source.parameter)).state_class()];
   const bool sharded = state.master && state.trained && state_.sharded();
-  const std::byte *array = state.master ? state.master : state.weight;
-  const Type type = state.master ? state.masterType : state.weightType;
-  const float scale = (state.master ? state_.masterScale : state_.weightScale)[source.parameter];
-  const unsigned bucket = sharded ? bucketOf(source.parameter) : 0;
-  readBlocks(source.parameter, sharded, out, [&](int64_t block, float *to) {
-    const int64_t position = sharded ? state_.localBlock(bucket, block) : block;
-    device_.decode(type, array + static_cast<size_t>(position * blockSize) * sizeOf(type), to, blockSize);
-    for (int64_t i = 0; i < blockSize; ++i)
-      to[i] *= 1.0f / scale;
-  });
+  StoredValues stored;
+  stored.array = state.master ? state.master : state.weight;
+  stored.type = state.master ? state.masterType : state.weightType;
+  stored.scale = tableEntry(state.master ? state_.tables.masterScale : state_.tables.weightScale, source.parameter);
+  stored.localOnly = sharded;
+  readBlocks(source.parameter, sharded, stored, out);
   transposeIfTwin(source, out);
 }
 
@@ -92,12 +132,12 @@ void ExecutorImpl::readGradient(const std::string &name, std::vector<float> &out
   const ClassState &state = state_.classes[plan_.parameters(static_cast<int>(source.parameter)).state_class()];
   if (!state.grad || !state.trained)
     failInternal("parameter {} is not trained and has no gradient", name);
-  readBlocks(source.parameter, state_.sharded(), out, [&](int64_t block, float *to) {
-    device_.decode(state.gradType, state.grad + static_cast<size_t>(block * blockSize) * sizeOf(state.gradType), to, blockSize);
-    const float scale = state.gradScale ? state.gradScale[block] : state_.gradScale[source.parameter];
-    for (int64_t i = 0; i < blockSize; ++i)
-      to[i] *= 1.0f / scale;
-  });
+  StoredValues stored;
+  stored.array = state.grad;
+  stored.type = state.gradType;
+  stored.scale = tableEntry(state_.tables.gradScale, source.parameter);
+  stored.blockScale = state.gradScale;
+  readBlocks(source.parameter, state_.sharded(), stored, out);
   transposeIfTwin(source, out);
 }
 
@@ -112,7 +152,9 @@ std::vector<float> ExecutorImpl::output(const std::string &name) const {
     for (int64_t d : output.shape())
       count *= d;
     std::vector<float> values(static_cast<size_t>(count));
-    device_.decode(static_cast<Type>(output.type()), it->second.outputs + output.offset(), values.data(), count);
+    std::vector<std::byte> stored(output.bytes());
+    device_.download(stored.data(), it->second.outputs + output.offset(), stored.size());
+    device_.decode(static_cast<Type>(output.type()), stored.data(), values.data(), count);
     return values;
   }
   failInternal("the plan has no output {}", name);

@@ -133,19 +133,55 @@ State::State(const plan::Plan &plan, Device &device, unsigned rank, unsigned ran
     if (isFp8(state.gradType) && ranks > 1)
       place(state.gradScale, all * sizeof(float), Role::Scales, 0);
   }
-  const auto parameters = static_cast<size_t>(plan.parameters_size()), sites = static_cast<size_t>(plan.sites_size());
-  place(weightScale, parameters * sizeof(float), Role::Scales, 0);
-  place(weightAmax, parameters * sizeof(float), Role::Scales, 0);
-  place(masterScale, parameters * sizeof(float), Role::Scales, 0);
-  place(gradScale, parameters * sizeof(float), Role::Scales, 0);
-  place(siteScale, sites * sizeof(float), Role::Scales, 0);
-  place(siteAmax, sites * sizeof(float), Role::Scales, 0);
-  place(siteHistory, sites * std::max<size_t>(1, plan.history()) * sizeof(float), Role::Scales, 0);
+  for (ClassState &state : classes)
+    if (state.trained)
+      place(state.owner, static_cast<size_t>(state.blocks) * sizeof(int32_t), Role::Scales, 0);
+  StepTables &t = tables;
+  t.parameters = static_cast<uint32_t>(plan.parameters_size());
+  t.sites = static_cast<uint32_t>(plan.sites_size());
+  t.history = std::max(1u, plan.history());
+  for (float **table : {&t.weightScale, &t.weightAmax, &t.masterScale, &t.gradScale, &t.newWeightScale, &t.newMasterScale, &t.newAmax})
+    place(*table, t.parameters * sizeof(float), Role::Scales, 0);
+  place(t.siteScale, t.sites * sizeof(float), Role::Scales, 0);
+  place(t.siteAmax, t.sites * sizeof(float), Role::Scales, 0);
+  place(t.siteHistory, size_t{t.sites} * t.history * sizeof(float), Role::Scales, 0);
+  int32_t *parameterClass = nullptr;
+  SiteRule *siteRules = nullptr;
+  place(parameterClass, t.parameters * sizeof(int32_t), Role::Scales, 0);
+  place(siteRules, t.sites * sizeof(SiteRule), Role::Scales, 0);
+  place(t.state, sizeof(StepState), Role::Scales, 0);
 
   arena_ = device_.allocate(total);
   arenaBytes_ = total;
   for (const Placed &item : placed)
     *item.pointer = static_cast<std::byte *>(arena_) + item.offset;
+  t.parameterClass = parameterClass;
+  t.siteRules = siteRules;
+  fillRules(plan, owners, parameterClass, siteRules);
+}
+
+void State::fillRules(const plan::Plan &plan, const std::vector<std::vector<OwnedRange>> &owners, int32_t *parameterClass,
+    SiteRule *siteRules) {
+  auto send = [&](void *to, const auto &values) {
+    if (!values.empty())
+      device_.upload(to, values.data(), values.size() * sizeof(values[0]));
+  };
+  for (size_t c = 0; c < classes.size(); ++c) {
+    if (!classes[c].trained)
+      continue;
+    std::vector<int32_t> owner(static_cast<size_t>(classes[c].blocks));
+    for (const OwnedRange &range : owners[c])
+      std::fill_n(owner.begin() + range.blocks.first, range.blocks.count, static_cast<int32_t>(range.parameter));
+    send(classes[c].owner, owner);
+  }
+  std::vector<int32_t> classOf;
+  for (const plan::Parameter &parameter : plan.parameters())
+    classOf.push_back(static_cast<int32_t>(parameter.state_class()));
+  send(parameterClass, classOf);
+  std::vector<SiteRule> rules;
+  for (const plan::Site &site : plan.sites())
+    rules.push_back({static_cast<Type>(site.format()), static_cast<int32_t>(site.margin())});
+  send(siteRules, rules);
 }
 
 State::~State() { device_.release(arena_, arenaBytes_); }

@@ -41,6 +41,7 @@ struct ClassState {
   std::byte *weight = nullptr, *master = nullptr, *grad = nullptr, *m = nullptr, *v = nullptr;
   float *mScale = nullptr, *vScale = nullptr;
   float *gradScale = nullptr; // a scale a block, after an exchange of FP8 gradients between several ranks
+  int32_t *owner = nullptr;   // parameter of each block of the flat space, where the class is trained
 };
 
 class State {
@@ -55,10 +56,7 @@ public:
 
   std::vector<ClassState> classes;
   std::vector<BucketLayout> buckets; // as in the plan
-  // By parameter.
-  float *weightScale = nullptr, *weightAmax = nullptr, *masterScale = nullptr, *gradScale = nullptr;
-  // By site; histories are rows of Plan.history values.
-  float *siteScale = nullptr, *siteAmax = nullptr, *siteHistory = nullptr;
+  StepTables tables;
 
   // Blocks of a parameter in its class, padding of its last block included.
   BlockRange blocksOf(const plan::Parameter &parameter) const;
@@ -66,6 +64,10 @@ public:
   int64_t localBlock(unsigned bucket, int64_t block) const;
 
 private:
+  // What never changes in the tables.
+  void fillRules(const plan::Plan &plan, const std::vector<std::vector<OwnedRange>> &owners, int32_t *parameterClass,
+      SiteRule *siteRules);
+
   bool sharded_;
   unsigned rank_;
   Device &device_;

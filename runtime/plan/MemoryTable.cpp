@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/device/StepState.h"
+
 namespace msamp::runtime {
 
 namespace {
@@ -82,13 +84,20 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
       table.scales(own.elements / blockSize);
     if (isFp8(static_cast<Type>(state.grad())) && ranks > 1)
       table.scales(state.elements() / blockSize);
+    if (!state.update_kernel().empty()) // the parameter of each block
+      table.scales(state.elements() / blockSize);
   }
   const auto parameters = static_cast<uint64_t>(plan.parameters_size()),
              sites = static_cast<uint64_t>(plan.sites_size());
-  for (int i = 0; i < 4; ++i) // of weights, their amax, masters and gradients
+  // Scales of weights, their amax, scales of masters and gradients; those that an update makes; the class of each parameter.
+  for (int i = 0; i < 8; ++i)
     table.scales(parameters);
   for (uint64_t count : {sites, sites, sites * std::max(1u, plan.history())}) // scale, amax, history
     table.scales(count);
+  table.add(Role::Scales, sites * sizeof(SiteRule));
+  table.add(Role::Padding, round64(sites * sizeof(SiteRule)) - sites * sizeof(SiteRule));
+  table.add(Role::Scales, sizeof(StepState));
+  table.add(Role::Padding, round64(sizeof(StepState)) - sizeof(StepState));
 
   uint64_t arena = 0, workspace = 0;
   for (const plan::Program &program : plan.programs()) {
@@ -105,6 +114,8 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
   }
   table.add(Role::Activations, arena - workspace);
   table.add(Role::Workspace, workspace + exchangeBytes(plan, ranks));
+  if (ranks > 1) // gradient scales of all ranks
+    table.add(Role::Workspace, ranks * parameters * sizeof(float));
   for (const plan::Input &input : plan.inputs()) {
     uint64_t bytes = sizeOf(static_cast<Type>(input.type()));
     for (int64_t d : input.shape())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,16 @@
 #include "runtime/core/Scale.h"
 
 namespace msamp::runtime::cpu {
+
+namespace {
+
+// Blocks of one parameter.
+struct BlockSlice {
+  uint32_t parameter;
+  int64_t first, blocks;
+};
+
+} // namespace
 
 Scratch::~Scratch() { std::free(data_); }
 
@@ -69,12 +80,23 @@ void *CpuDevice::symbol(const std::string &name) const {
   return address;
 }
 
-void CpuDevice::loadKernels(const std::string &library, std::span<const KernelRef> kernels) {
-  libraryPath_ = library;
-  library_ = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+void CpuDevice::upload(void *destination, const void *source, size_t bytes) { copyBytes(destination, source, bytes); }
+void CpuDevice::download(void *destination, const void *source, size_t bytes) { copyBytes(destination, source, bytes); }
+void CpuDevice::copyBytes(void *destination, const void *source, size_t bytes) {
+  if (bytes > 0)
+    std::memmove(destination, source, bytes);
+}
+
+void CpuDevice::loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) {
+  const auto file = std::find_if(files.begin(), files.end(), [](const std::string &path) { return path.ends_with("/cpu.so"); });
+  if (file == files.end())
+    failData("the plan has no kernels for a CPU ({}); compile it with --target cpu, or run it with --device cuda",
+        files.empty() ? "none at all" : files.front());
+  libraryPath_ = *file;
+  library_ = ::dlopen(libraryPath_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library_) {
     const char *reason = ::dlerror();
-    failData("cannot load the kernels {}: {}", library, reason ? reason : "unknown reason");
+    failData("cannot load the kernels {}: {}", libraryPath_, reason ? reason : "unknown reason");
   }
   kernels_.clear();
   for (const KernelRef &kernel : kernels) {
@@ -103,81 +125,58 @@ void CpuDevice::launch(unsigned index, std::span<void *const> args) {
     kernel.finish(pointers);
 }
 
-unsigned CpuDevice::loadUpdateKernel(const std::string &name) {
-  updates_.push_back(reinterpret_cast<ChunkFunction>(symbol(name)));
+unsigned CpuDevice::loadUpdateKernel(const UpdateKernelRef &kernel) {
+  updates_.push_back(reinterpret_cast<ChunkFunction>(symbol(kernel.entry.symbol)));
   return static_cast<unsigned>(updates_.size() - 1);
 }
 
-void CpuDevice::update(unsigned index, const UpdateArgs &args, std::span<const UpdateSegment> segments,
-    const UpdateHyper &hyper, std::span<float> amax) {
+void CpuDevice::update(unsigned index, const StepTables &tables, const UpdateArgs &args) {
+  if (tables.state->skipped)
+    return;
   // Slices of blocks of one parameter, small enough for their scales to be spread out on the stack.
   constexpr int64_t sliceBlocks = 64;
-  struct Slice {
-    size_t segment;
-    int64_t block, blocks;
-  };
-  std::vector<Slice> slices;
-  for (size_t s = 0; s < segments.size(); ++s)
-    for (int64_t b = 0; b < segments[s].blocks; b += sliceBlocks)
-      slices.push_back({s, segments[s].firstBlock + b, std::min(sliceBlocks, segments[s].blocks - b)});
-  std::vector<std::atomic<uint32_t>> largest(segments.size());
+  std::vector<BlockSlice> slices;
+  for (int64_t first = 0, next = 0; first < args.blocks; first = next) {
+    while (next < args.blocks && next - first < sliceBlocks && args.owner[next] == args.owner[first])
+      ++next;
+    slices.push_back({static_cast<uint32_t>(args.owner[first]), first, next - first});
+  }
+  std::vector<std::atomic<uint32_t>> largest(tables.parameters);
   ChunkFunction run = updates_.at(index);
   auto at = [](void *base, Type type, int64_t block) -> void * {
     return base ? static_cast<std::byte *>(base) + static_cast<size_t>(block * blockSize) * sizeOf(type) : nullptr;
   };
   pool_.run(static_cast<int64_t>(slices.size()), [&](int64_t i, unsigned) {
-    const Slice &slice = slices[static_cast<size_t>(i)];
-    const UpdateSegment &segment = segments[slice.segment];
+    const BlockSlice &slice = slices[static_cast<size_t>(i)];
+    const uint32_t p = slice.parameter;
     float gradScale[sliceBlocks], weightOld[sliceBlocks], weightNew[sliceBlocks], masterOld[sliceBlocks], masterNew[sliceBlocks];
     float blockAmax[sliceBlocks] = {};
     auto spread = [&](float *to, float value) { std::fill_n(to, slice.blocks, value); };
     if (args.gradBlockScale)
-      std::copy_n(args.gradBlockScale + slice.block, slice.blocks, gradScale);
+      std::copy_n(args.gradBlockScale + slice.first, slice.blocks, gradScale);
     else
-      spread(gradScale, segment.gradScale);
-    spread(weightOld, segment.weightOldScale);
-    spread(weightNew, segment.weightNewScale);
-    spread(masterOld, segment.masterOldScale);
-    spread(masterNew, segment.masterNewScale);
-    std::array<float, 16> values = hyper;
-    void *const pointers[14] = {at(args.weight, args.weightType, slice.block), at(args.master, args.masterType, slice.block),
-        at(args.grad, args.gradType, slice.block), gradScale, at(args.m, args.mType, slice.block),
-        args.mBlockScale ? args.mBlockScale + slice.block : nullptr, at(args.v, args.vType, slice.block),
-        args.vBlockScale ? args.vBlockScale + slice.block : nullptr, args.weightScaled ? weightOld : nullptr,
+      spread(gradScale, tables.gradScale[p]);
+    spread(weightOld, tables.weightScale[p]);
+    spread(weightNew, tables.newWeightScale[p]);
+    spread(masterOld, tables.masterScale[p]);
+    spread(masterNew, tables.newMasterScale[p]);
+    float hyper[HyperSlots];
+    std::copy_n(tables.state->kernelHyper, HyperSlots, hyper);
+    void *const pointers[14] = {at(args.weight, args.weightType, slice.first), at(args.master, args.masterType, slice.first),
+        at(args.grad, args.gradType, slice.first), gradScale, at(args.m, args.mType, slice.first),
+        args.mBlockScale ? args.mBlockScale + slice.first : nullptr, at(args.v, args.vType, slice.first),
+        args.vBlockScale ? args.vBlockScale + slice.first : nullptr, args.weightScaled ? weightOld : nullptr,
         args.weightScaled ? weightNew : nullptr, args.masterScaled ? masterOld : nullptr,
-        args.masterScaled ? masterNew : nullptr, blockAmax, values.data()};
+        args.masterScaled ? masterNew : nullptr, blockAmax, hyper};
     run(pointers, 0, slice.blocks);
     // Bits of magnitudes are ordered as the magnitudes are, NaN on top.
     uint32_t sliceLargest = ops_.largestMagnitude(blockAmax, slice.blocks);
-    std::atomic<uint32_t> &whole = largest[slice.segment];
+    std::atomic<uint32_t> &whole = largest[p];
     for (uint32_t seen = whole.load(); seen < sliceLargest && !whole.compare_exchange_weak(seen, sliceLargest);)
       ;
   });
-  for (size_t s = 0; s < segments.size(); ++s)
-    amax[s] = floatOf(largest[s].load());
-}
-
-double CpuDevice::sumOfSquares(const BlockSpan &values, int64_t blocks) {
-  constexpr int64_t runBlocks = 64;
-  const int64_t runs = (blocks + runBlocks - 1) / runBlocks;
-  std::vector<double> partial(static_cast<size_t>(runs));
-  const auto *data = static_cast<const std::byte *>(values.data);
-  const size_t stride = blockSize * sizeOf(values.type);
-  pool_.run(runs, [&](int64_t run, unsigned) {
-    double sum = 0;
-    for (int64_t b = run * runBlocks; b < std::min(blocks, (run + 1) * runBlocks); ++b) {
-      float block[blockSize];
-      decode(values.type, data + static_cast<size_t>(b) * stride, block, blockSize);
-      double squares = ops_.sumOfSquares(block, blockSize);
-      const double inverse = values.scale ? 1.0 / static_cast<double>(values.scale[b]) : 1.0;
-      sum += squares * inverse * inverse;
-    }
-    partial[static_cast<size_t>(run)] = sum;
-  });
-  double sum = 0;
-  for (double part : partial)
-    sum += part;
-  return sum;
+  for (uint32_t p = 0; p < tables.parameters; ++p)
+    tables.newAmax[p] = floatOf(std::max(std::bit_cast<uint32_t>(tables.newAmax[p]), largest[p].load()));
 }
 
 void CpuDevice::reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale, int64_t blocks) {

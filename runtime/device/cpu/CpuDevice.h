@@ -33,11 +33,26 @@ public:
   void *allocate(size_t bytes) override;
   void release(void *data, size_t bytes) override;
 
-  void loadKernels(const std::string &library, std::span<const KernelRef> kernels) override;
+  void upload(void *destination, const void *source, size_t bytes) override;
+  void download(void *destination, const void *source, size_t bytes) override;
+  void copyBytes(void *destination, const void *source, size_t bytes) override;
+
+  void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) override;
   void launch(unsigned kernel, std::span<void *const> args) override;
-  unsigned loadUpdateKernel(const std::string &symbol) override;
-  void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments, const UpdateHyper &hyper,
-      std::span<float> amax) override;
+  unsigned loadUpdateKernel(const UpdateKernelRef &kernel) override;
+  void update(unsigned kernel, const StepTables &tables, const UpdateArgs &args) override;
+
+  void noteLoss(const StepTables &tables, const Tensor &loss, LossUse use) override;
+  void gradSquares(const StepTables &tables, std::span<const GradRange> ranges) override;
+  void finishNorm(const StepTables &tables, unsigned ranks, double microBatches) override;
+  void planScales(const StepTables &tables, const ClassRule &rule) override;
+  void commitScales(const StepTables &tables, const ClassRule &rule) override;
+  void calibrate(const StepTables &tables, std::span<const float *const> values, std::span<const uint32_t> sites) override;
+  void recordAmax(const StepTables &tables, std::span<const float *const> values, std::span<const uint32_t> sites) override;
+  void storeGradScales(const StepTables &tables, std::span<const float *const> values,
+      std::span<const uint32_t> parameters) override;
+  void pushSites(const StepTables &tables) override;
+  void spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) override;
 
   void matmul(const MatMulArgs &args) override;
   void attention(const AttentionArgs &args) override;
@@ -48,7 +63,6 @@ public:
   void fill(const Tensor &destination, double value) override;
   void accumulate(const Tensor &value, const Tensor &sum, bool first) override;
 
-  double sumOfSquares(const BlockSpan &values, int64_t blocks) override;
   void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale, int64_t blocks) override;
   void decode(Type type, const void *source, float *destination, int64_t count) const override;
   void encode(Type type, const float *source, void *destination, int64_t count) const override;
@@ -65,6 +79,8 @@ private:
     int64_t chunks = 1;
   };
   void *symbol(const std::string &name) const;
+  // Partial sums in FP64 in a fixed order.
+  double sumOfSquares(const BlockSpan &values, int64_t blocks);
 
   ThreadPool pool_;
   const VectorOps &ops_;

@@ -52,14 +52,32 @@ public:
   unsigned threads() const override { return device.threads(); }
   void *allocate(size_t bytes) override { return device.allocate(bytes); }
   void release(void *data, size_t bytes) override { device.release(data, bytes); }
-  void loadKernels(const std::string &library, std::span<const KernelRef> kernels) override {
-    device.loadKernels(library, kernels);
+  void upload(void *to, const void *from, size_t bytes) override { device.upload(to, from, bytes); }
+  void download(void *to, const void *from, size_t bytes) override { device.download(to, from, bytes); }
+  void copyBytes(void *to, const void *from, size_t bytes) override { device.copyBytes(to, from, bytes); }
+  void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) override {
+    device.loadKernels(files, kernels);
   }
   void launch(unsigned kernel, std::span<void *const> args) override { device.launch(kernel, args); }
-  unsigned loadUpdateKernel(const std::string &symbol) override { return device.loadUpdateKernel(symbol); }
-  void update(unsigned kernel, const UpdateArgs &args, std::span<const UpdateSegment> segments,
-              const UpdateHyper &hyper, std::span<float> amax) override {
-    device.update(kernel, args, segments, hyper, amax);
+  unsigned loadUpdateKernel(const UpdateKernelRef &kernel) override { return device.loadUpdateKernel(kernel); }
+  void update(unsigned kernel, const StepTables &tables, const UpdateArgs &args) override {
+    device.update(kernel, tables, args);
+  }
+  void noteLoss(const StepTables &t, const Tensor &loss, LossUse use) override { device.noteLoss(t, loss, use); }
+  void gradSquares(const StepTables &t, std::span<const GradRange> ranges) override { device.gradSquares(t, ranges); }
+  void finishNorm(const StepTables &t, unsigned ranks, double count) override { device.finishNorm(t, ranks, count); }
+  void planScales(const StepTables &t, const ClassRule &rule) override { device.planScales(t, rule); }
+  void commitScales(const StepTables &t, const ClassRule &rule) override { device.commitScales(t, rule); }
+  using Values = std::span<const float *const>;
+  using Indices = std::span<const uint32_t>;
+  void calibrate(const StepTables &t, Values values, Indices sites) override { device.calibrate(t, values, sites); }
+  void recordAmax(const StepTables &t, Values values, Indices sites) override { device.recordAmax(t, values, sites); }
+  void storeGradScales(const StepTables &t, Values values, Indices parameters) override {
+    device.storeGradScales(t, values, parameters);
+  }
+  void pushSites(const StepTables &t) override { device.pushSites(t); }
+  void spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) override {
+    device.spreadScales(byParameter, owner, byBlock, blocks);
   }
   void attention(const AttentionArgs &args) override { device.attention(args); }
   void attentionGrad(const AttentionArgs &args) override { device.attentionGrad(args); }
@@ -72,7 +90,6 @@ public:
   void copy(const Tensor &source, const Tensor &destination) override { device.copy(source, destination); }
   void fill(const Tensor &destination, double value) override { device.fill(destination, value); }
   void accumulate(const Tensor &value, const Tensor &sum, bool first) override { device.accumulate(value, sum, first); }
-  double sumOfSquares(const BlockSpan &values, int64_t blocks) override { return device.sumOfSquares(values, blocks); }
   void reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale,
                     int64_t blocks) override {
     device.reduceBlocks(sources, destination, type, scale, blocks);
