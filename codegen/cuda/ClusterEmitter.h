@@ -1,0 +1,82 @@
+// The parts of a cluster's kernel, shared by the forms of schedule.
+#ifndef MSAMP_CODEGEN_CUDA_CLUSTEREMITTER_H
+#define MSAMP_CODEGEN_CUDA_CLUSTEREMITTER_H
+
+#include "codegen/cuda/ClusterKernel.h"
+#include "codegen/cuda/Values.h"
+
+namespace msamp::codegen::cuda {
+
+class ClusterEmitter {
+public:
+  ClusterEmitter(mlir::gpu::GPUModuleOp module, ClusterOp cluster, const Schedule &s, llvm::StringRef symbol);
+
+  void run(llvm::SmallVectorImpl<KernelEntry> &entries);
+
+private:
+  using Reduction = std::pair<mlir::Operation *, fuse::ReductionKind>;
+  struct Root { // something that a stage does with a value that varies along the row
+    mlir::Value value;
+    mlir::Operation *reduce = nullptr;
+    fuse::ReductionKind kind = fuse::ReductionKind::Row;
+    unsigned output = 0;
+    const fuse::View *view = nullptr;
+  };
+  // Running results of a thread: of Scalar and RowScalar reductions one value, of the others by column one a chunk.
+  using Running = llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>>;
+  struct Item { // of a reduction over a team
+    mlir::Operation *reduce;
+    Row *row;
+    mlir::Value value;
+  };
+
+  static ReduceKind kindOf(mlir::Operation *reduce);
+  llvm::SmallVector<Root> rootsOf(int stage);
+  unsigned outputOf(mlir::Operation *reduce);
+  const fuse::View &storeOf(mlir::Operation *reduce);
+  mlir::Value partialOf(mlir::Operation *reduce);
+
+  // Setting up.
+  void begin();
+  void placeColumns(mlir::Value start, bool mayEnd, int64_t last);
+  Running neutralRunning();
+  llvm::SmallVector<mlir::Value> flatten(const Running &running);
+  Running unflatten(mlir::ValueRange values);
+
+  // Rows that are held in registers (ClusterKernel.cpp).
+  void emitRows();
+  void emitStage(int stage, llvm::MutableArrayRef<Row> rows, Running &running);
+  void emitRowScalars(int stage, Row &row, Running &running);
+  void emitRoot(const Root &root, Row &row, Running &running, llvm::SmallVectorImpl<Item> &items);
+  Row rowAt(mlir::Value position);
+  void reduceTeams(llvm::MutableArrayRef<Item> items);
+  // Rows that are read again by each stage (StreamedRows.cpp).
+  void emitStreamedRows();
+  void emitStreamedStage(int stage, Row &row, Running &running);
+  void startColumns(mlir::Value unit);
+  void addToColumns(const Root &root, Row &row, int64_t chunk, mlir::Value value);
+
+  // Results of reductions over rows (Partials.cpp).
+  void storeColumns(const Running &running);
+  void storeScalars(const Running &running);
+  void emitFinish(llvm::SmallVectorImpl<KernelEntry> &entries);
+  void finishColumns(const Reduction &reduction, mlir::Value block);
+  void finishScalar(const Reduction &reduction);
+
+  mlir::OpBuilder builder;
+  CudaBuilder k;
+  mlir::gpu::GPUModuleOp module;
+  ClusterOp cluster;
+  const Schedule &s;
+  const fuse::ClusterDomain &d;
+  std::string symbol;
+  mlir::Block &body;
+  Values values;
+  mlir::Value thread, block, tile, group, lane, team, inTeam; // inTeam: null where all threads have a team
+  mlir::Value exchangeBuffer, parity; // of teams of several warps; parity: offset of the half in use
+  int64_t exchanges = 0, exchange = 0;
+};
+
+} // namespace msamp::codegen::cuda
+
+#endif

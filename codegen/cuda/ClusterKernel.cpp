@@ -1,0 +1,386 @@
+// Emits a cluster at the level of one thread: rows that are held in registers, with everything unrolled.
+#include "codegen/cuda/ClusterKernel.h"
+#include "codegen/cuda/ClusterEmitter.h"
+
+using namespace mlir;
+
+namespace msamp::codegen::cuda {
+
+using fuse::ReductionKind;
+using fuse::View;
+
+ClusterEmitter::ClusterEmitter(gpu::GPUModuleOp module, ClusterOp cluster, const Schedule &s, StringRef symbol)
+    : builder(module.getContext()), k(UnknownLoc::get(module.getContext()), builder), module(module), cluster(cluster),
+      s(s), d(s.domain), symbol(symbol), body(cluster.getBody().front()), values(k, cluster, s) {}
+
+ReduceKind ClusterEmitter::kindOf(Operation *reduce) {
+  return cast<ReduceOp>(reduce).getKind();
+}
+
+//===--- What is to be done ---===//
+
+SmallVector<ClusterEmitter::Root> ClusterEmitter::rootsOf(int stage) {
+  SmallVector<Root> roots;
+  for (auto &[op, kind] : s.reductions)
+    if (kind != ReductionKind::RowScalar && d.stage.lookup(op->getOperand(0)) == stage)
+      roots.push_back({op->getOperand(0), op, kind});
+  for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    auto it = d.reductions.find(values.definition(out));
+    if (it != d.reductions.end() && it->second != ReductionKind::Row)
+      continue;
+    for (auto &store : d.stores.find(out)->second)
+      if (d.stage.lookup(store.value) == stage && d.isFull(store.value))
+        roots.push_back({store.value, nullptr, ReductionKind::Row, static_cast<unsigned>(i), &store.view});
+  }
+  return roots;
+}
+
+unsigned ClusterEmitter::outputOf(Operation *reduce) {
+  for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (out == reduce->getResult(0))
+      return i;
+  llvm_unreachable("reductions over rows are stored");
+}
+
+const View &ClusterEmitter::storeOf(Operation *reduce) {
+  return d.stores.find(reduce->getResult(0))->second[0].view;
+}
+
+Value ClusterEmitter::partialOf(Operation *reduce) {
+  return k.address(values.workspace, s.partialOffset(reduce), k.f32());
+}
+
+//===--- Setting up ---===//
+
+void ClusterEmitter::begin() {
+  unsigned inputs = cluster.getInputs().size(), outputs = cluster.getResults().size();
+  bool workspace = s.partialValues() > 0;
+  auto func = k.kernel(module, symbol, inputs, outputs, workspace, s.block(), s.blocksPerMultiprocessor);
+  Block &entry = func.getBody().front();
+  for (unsigned i = 0; i < inputs; ++i)
+    values.pointers[body.getArgument(i)] = entry.getArgument(i);
+  for (unsigned i = 0; i < outputs; ++i)
+    values.outputs.push_back(entry.getArgument(inputs + i));
+  if (workspace)
+    values.workspace = entry.getArguments().back();
+  thread = k.threadId();
+  block = k.blockId();
+  tile = s.tiles > 1 ? k.remainder(block, s.tiles) : k.integer(0);
+  group = k.divide(block, s.tiles);
+  team = s.teams > 1 ? k.divide(thread, s.lanes) : k.integer(0);
+  lane = s.teams > 1 ? k.remainder(thread, s.lanes) : thread;
+  if (s.block() != s.lanes * s.teams) {
+    inTeam = k.less(thread, s.lanes * s.teams);
+    if (s.teams == 1)
+      lane = arith::MinUIOp::create(k.b, lane, k.integer(s.lanes - 1));
+    else
+      team = arith::MinUIOp::create(k.b, team, k.integer(s.teams - 1));
+  }
+  for (auto &[op, kind] : s.reductions)
+    exchanges += kind == ReductionKind::Row ? s.rowsAtOnce : 0;
+  if (exchanges && s.lanes > 32)
+    exchangeBuffer = k.sharedArray(module, symbol + "_exchange", 2 * exchanges * s.block() / 32);
+  parity = k.integer(0);
+  values.prologue = parity.getDefiningOp();
+}
+
+// Chunks from `start` on; `from` is the first column that start can be, or the column itself. `mayEnd`: those that are
+// not sure to lie within the row get a condition.
+void ClusterEmitter::placeColumns(Value start, bool mayEnd, int64_t last) {
+  Columns &columns = values.columns;
+  columns.at.clear();
+  columns.active.clear();
+  columns.step = s.lanes * s.chunk;
+  for (int64_t c = 0; c < s.chunks; ++c) {
+    Value at = k.add(start, c * columns.step), active;
+    // The last column of the last thread that comes here.
+    if (mayEnd && last + c * columns.step + s.chunk > s.inner) {
+      active = k.less(at, s.inner);
+      Value first = k.integer(at.getType(), 0);
+      at = k.select(active, at, first);
+    }
+    columns.at.push_back(at);
+    columns.active.push_back(active);
+  }
+}
+
+ClusterEmitter::Running ClusterEmitter::neutralRunning() {
+  Running running;
+  for (auto &[op, kind] : s.reductions) {
+    if (kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar)
+      running[op].push_back(neutral(k.b, kindOf(op), 0));
+    else if (kind != ReductionKind::Row && !s.streamed)
+      for (int64_t c = 0; c < s.chunks; ++c)
+        running[op].push_back(neutral(k.b, kindOf(op), values.width()));
+  }
+  return running;
+}
+
+SmallVector<Value> ClusterEmitter::flatten(const Running &running) {
+  SmallVector<Value> list;
+  for (auto &[op, kind] : s.reductions)
+    if (auto it = running.find(op); it != running.end())
+      llvm::append_range(list, it->second);
+  return list;
+}
+
+ClusterEmitter::Running ClusterEmitter::unflatten(ValueRange list) {
+  Running running;
+  size_t i = 0;
+  for (auto &[op, kind] : s.reductions) {
+    size_t count = kind == ReductionKind::Row                                          ? 0
+                   : kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar ? 1
+                   : s.streamed                                                        ? 0
+                                                                                       : s.chunks;
+    for (; count > 0; --count)
+      running[op].push_back(list[i++]);
+  }
+  return running;
+}
+
+//===--- Rows in registers ---===//
+
+// `position` counts the rows of the group.
+Row ClusterEmitter::rowAt(Value position) {
+  bool exact = s.rowLimit() % (s.rowStride() * s.rowsAtOnce) == 0;
+  Value active = inTeam;
+  if (!exact) {
+    active = k.both(active, k.less(position, s.rowLimit()));
+    Value last = k.integer(position.getType(), s.rowLimit() - 1);
+    position = arith::MinUIOp::create(k.b, position, last);
+  }
+  if (s.byUnit()) {
+    Value unit = k.resize(group, position.getType());
+    position = k.add(k.mul(unit, d.reducedRows), position);
+  }
+  return values.row(position, active);
+}
+
+void ClusterEmitter::emitRows() {
+  Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
+  Value start = k.mul(lane, s.chunk), tileStart;
+  if (s.tiles > 1) {
+    Type columnType = s.tiles * s.tileWidth() < (int64_t(1) << 31) ? k.i32() : k.i64();
+    tileStart = k.mul(k.resize(tile, columnType), s.tileWidth());
+    start = k.add(tileStart, start);
+  }
+  placeColumns(start, s.tiles * s.tileWidth() != s.inner, (s.tiles - 1) * s.tileWidth() + (s.lanes - 1) * s.chunk);
+  if (s.keepColumns)
+    values.loadColumns();
+  Value first = k.resize(team, type);
+  if (!s.byUnit()) {
+    Value before = k.mul(k.resize(group, type), s.teams);
+    first = k.add(before, first);
+  }
+  Running running = neutralRunning();
+  // All rows of a step, first.. one after the other a stride apart.
+  auto rowsFrom = [&](Value position) {
+    SmallVector<Row> rows;
+    for (int64_t u = 0; u < s.rowsAtOnce; ++u)
+      rows.push_back(rowAt(k.add(position, u * s.rowStride())));
+    return rows;
+  };
+  auto emit = [&](MutableArrayRef<Row> rows, Running &running) {
+    exchange = 0;
+    for (int stage = 0; stage < d.stages; ++stage)
+      emitStage(stage, rows, running);
+  };
+  int64_t steps = s.steps();
+  if (steps == 1) {
+    SmallVector<Row> rows = rowsFrom(first);
+    for (Row &row : rows)
+      values.loadRow(row);
+    emit(rows, running);
+  } else {
+    int64_t apart = s.rowStride() * s.rowsAtOnce;
+    SmallVector<Value> initial = flatten(running);
+    size_t reductions = initial.size();
+    if (s.prefetch) {
+      SmallVector<Row> rows = rowsFrom(first);
+      for (Row &row : rows) {
+        values.loadRow(row);
+        llvm::append_range(initial, values.loaded(row));
+      }
+    }
+    bool halves = static_cast<bool>(exchangeBuffer);
+    if (halves)
+      initial.push_back(parity);
+    Value zero = k.integer(type, 0), count = k.integer(type, steps), one = k.integer(type, 1);
+    SmallVector<Value> results = k.loop(zero, count, one, initial, [&](Value step, ValueRange arguments) {
+      Value position = k.add(k.mul(step, apart), first);
+      Running current = unflatten(arguments.take_front(reductions));
+      ValueRange rest = arguments.drop_front(reductions);
+      if (halves)
+        parity = arguments.back();
+      SmallVector<Row> rows = rowsFrom(position);
+      SmallVector<Value> next;
+      if (s.prefetch) {
+        // The step after the last one loads rows that are there, for nothing.
+        Value last = k.integer(type, s.rowLimit() - 1);
+        for (int64_t u = 0; u < s.rowsAtOnce; ++u) {
+          Value at = k.add(position, apart + u * s.rowStride());
+          at = arith::MinUIOp::create(k.b, at, last);
+          Row row = rowAt(at);
+          values.loadRow(row);
+          SmallVector<Value> loaded = values.loaded(row);
+          llvm::append_range(next, loaded);
+          values.setLoaded(rows[u], rest.take_front(loaded.size()));
+          rest = rest.drop_front(loaded.size());
+        }
+      } else {
+        for (Row &row : rows)
+          values.loadRow(row);
+      }
+      emit(rows, current);
+      SmallVector<Value> yielded = flatten(current);
+      llvm::append_range(yielded, next);
+      if (halves) {
+        Value both = k.integer(exchanges * s.block() / 32);
+        yielded.push_back(arith::SubIOp::create(k.b, both, parity));
+      }
+      return yielded;
+    });
+    running = unflatten(ArrayRef<Value>(results).take_front(reductions));
+  }
+  storeColumns(running);
+  storeScalars(running);
+}
+
+void ClusterEmitter::emitStage(int stage, MutableArrayRef<Row> rows, Running &running) {
+  SmallVector<Root> roots = rootsOf(stage);
+  SmallVector<Item> items;
+  for (Row &row : rows) {
+    emitRowScalars(stage, row, running);
+    for (const Root &root : roots)
+      emitRoot(root, row, running, items);
+  }
+  reduceTeams(items);
+}
+
+// What happens once a row: stores of values that do not vary along it, and their sums.
+void ClusterEmitter::emitRowScalars(int stage, Row &row, Running &running) {
+  for (auto &[op, kind] : s.reductions) {
+    if (kind != ReductionKind::RowScalar || d.stage.lookup(op->getOperand(0)) != stage)
+      continue;
+    Value v = values.scalar(row, op->getOperand(0));
+    if (row.active)
+      v = k.select(row.active, v, neutral(k.b, kindOf(op), 0));
+    running[op][0] = combine(k.b, kindOf(op), running[op][0], v);
+  }
+  Value mine;
+  for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    auto it = d.reductions.find(values.definition(out));
+    if (it != d.reductions.end() && it->second != ReductionKind::Row)
+      continue;
+    for (auto &store : d.stores.find(out)->second) {
+      if (d.stage.lookup(store.value) != stage || d.isFull(store.value))
+        continue;
+      if (!mine) {
+        mine = k.equal(lane, 0);
+        if (s.tiles > 1)
+          mine = k.both(mine, k.equal(tile, 0));
+        mine = k.both(mine, row.active);
+      }
+      Value v = values.scalar(row, store.value);
+      Type element = elementOf(store.value);
+      Value at = values.rowPointer(row, store.view, values.outputs[i], element);
+      k.when(mine, [&] { k.store(v, at, element); });
+    }
+  }
+}
+
+void ClusterEmitter::emitRoot(const Root &root, Row &row, Running &running, SmallVectorImpl<Item> &items) {
+  Value total;
+  for (int64_t c = 0; c < s.chunks; ++c) {
+    Value v = values.vector(row, root.value, c);
+    Value active = k.both(row.active, values.columns.active[c]);
+    if (!root.reduce) {
+      Type element = elementOf(root.value);
+      Value at = values.pointer(row, *root.view, values.outputs[root.output], element, c);
+      k.when(active, [&] { values.storeAt(v, at, *root.view, element); });
+      continue;
+    }
+    ReduceKind kind = kindOf(root.reduce);
+    if (active)
+      v = k.select(active, v, neutral(k.b, kind, values.width()));
+    if (root.kind == ReductionKind::Column || root.kind == ReductionKind::OuterColumn) {
+      if (s.streamed) {
+        addToColumns(root, row, c, v);
+        continue;
+      }
+      Value &sum = running[root.reduce][c];
+      sum = combine(k.b, kind, sum, v);
+      continue;
+    }
+    v = k.reduceVector(kind, v);
+    total = total ? combine(k.b, kind, total, v) : v;
+  }
+  if (root.reduce && root.kind == ReductionKind::Scalar) {
+    Value &sum = running[root.reduce][0];
+    sum = combine(k.b, kindOf(root.reduce), sum, total);
+  } else if (root.reduce && root.kind == ReductionKind::Row) {
+    items.push_back({root.reduce, &row, total});
+  }
+}
+
+// Reductions of rows over the threads of their teams; all threads get the results, in the same order of operations.
+void ClusterEmitter::reduceTeams(MutableArrayRef<Item> items) {
+  if (items.empty())
+    return;
+  int64_t warps = s.lanes / 32;
+  for (Item &item : items)
+    item.value = k.reduceLanes(kindOf(item.reduce), item.value, std::min<int64_t>(s.lanes, 32));
+  if (s.lanes > 32) {
+    Value within = k.remainder(thread, 32), first = k.equal(within, 0), warp = k.divide(thread, 32);
+    int64_t all = s.block() / 32;
+    k.when(first, [&] {
+      Value at = k.address(exchangeBuffer, k.add(parity, warp), k.f32());
+      for (auto [i, item] : llvm::enumerate(items))
+        k.store(item.value, k.address(at, (exchange + i) * all, k.f32()), k.f32());
+    });
+    if (s.teams > 1)
+      k.barrier(team, s.lanes);
+    else
+      k.barrier();
+    Value at = k.address(exchangeBuffer, k.add(parity, k.mul(team, warps)), k.f32());
+    for (auto [i, item] : llvm::enumerate(items)) {
+      Value total;
+      for (int64_t w = 0; w < warps; ++w) {
+        Value other = k.load(k.address(at, (exchange + i) * all + w, k.f32()), k.f32(), 0);
+        total = total ? combine(k.b, kindOf(item.reduce), total, other) : other;
+      }
+      item.value = total;
+    }
+    exchange += items.size();
+  }
+  for (Item &item : items)
+    item.row->scalars[item.reduce->getResult(0)] = item.value;
+}
+
+void ClusterEmitter::run(SmallVectorImpl<KernelEntry> &entries) {
+  begin();
+  if (s.streamed)
+    emitStreamedRows();
+  else
+    emitRows();
+  entries.push_back({symbol, s.grid(), 1, s.block(), 0});
+  if (s.partialValues())
+    emitFinish(entries);
+}
+
+LogicalResult emitClusterKernel(gpu::GPUModuleOp module, ClusterOp cluster, StringRef symbol, const Target &target,
+                                SmallVectorImpl<KernelEntry> &entries) {
+  std::string why;
+  auto schedule = scheduleCluster(cluster, target, &why);
+  if (failed(schedule))
+    return cluster.emitOpError() << "no loop nest computes it: " << why;
+  ClusterEmitter(module, cluster, *schedule, symbol).run(entries);
+  return success();
+}
+
+int64_t clusterWorkspaceBytes(ClusterOp cluster, const Target &target) {
+  auto schedule = scheduleCluster(cluster, target);
+  return succeeded(schedule) ? schedule->partialValues() * static_cast<int64_t>(sizeof(float)) : 0;
+}
+
+} // namespace msamp::codegen::cuda

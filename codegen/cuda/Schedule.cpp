@@ -1,0 +1,248 @@
+#include "codegen/cuda/Schedule.h"
+#include "codegen/kernel/BodyOps.h"
+
+using namespace mlir;
+
+namespace msamp::codegen::cuda {
+namespace {
+
+using fuse::ClusterDomain;
+using fuse::ReductionKind;
+using fuse::View;
+
+int64_t ceilDiv(int64_t x, int64_t y) {
+  return (x + y - 1) / y;
+}
+
+// Partial results start at multiples of 16 bytes.
+int64_t padded(int64_t values) {
+  return ceilDiv(values, 4) * 4;
+}
+
+class Scheduler {
+public:
+  Scheduler(ClusterOp cluster, const Target &target, ClusterDomain domain)
+      : body(cluster.getBody().front()), target(target), d(domain) {
+    s.domain = std::move(domain);
+    s.inner = d.inner < 0 ? 1 : d.leafSize[d.inner];
+  }
+
+  Schedule run() {
+    collect();
+    s.chunk = chunkOf();
+    if (s.has(ReductionKind::Row))
+      byRows();
+    else
+      byTiles();
+    return std::move(s);
+  }
+
+private:
+  void collect() {
+    for (Operation &op : body.without_terminator()) {
+      auto it = d.reductions.find(&op);
+      if (it == d.reductions.end())
+        continue;
+      bool identity =
+          it->second == ReductionKind::Row && d.leaves[op.getOperand(0)].size() == d.leaves[op.getResult(0)].size();
+      if (!identity)
+        s.reductions.push_back({&op, it->second});
+    }
+    llvm::SmallPtrSet<void *, 16> seen;
+    auto add = [&](Value v) {
+      if (d.views.contains(v) && seen.insert(v.getAsOpaquePointer()).second)
+        s.loads.push_back(v);
+    };
+    for (Operation &op : body.without_terminator())
+      if (!op.getNumResults() || !d.views.contains(op.getResult(0)))
+        for (Value v : op.getOperands())
+          add(v);
+    for (Value out : body.getTerminator()->getOperands())
+      for (auto &store : d.stores[out])
+        add(store.value);
+  }
+
+  // Elements a chunk: 16 bytes of the widest type that there is much of, and rows must be whole chunks.
+  int64_t chunkOf() {
+    if (d.inner < 0)
+      return 1;
+    int64_t widest = 1, narrowest = 8;
+    auto consider = [&](Value v) {
+      if (!d.isFull(v) || isSplat(v.getDefiningOp()))
+        return;
+      int64_t bytes = std::max(1u, elementOf(v).getIntOrFloatBitWidth() / 8);
+      widest = std::max(widest, bytes), narrowest = std::min(narrowest, bytes);
+    };
+    for (Value v : s.loads)
+      if (d.leaves[v].size() > 1 || d.outer.empty())
+        consider(v);
+    for (Value out : body.getTerminator()->getOperands())
+      for (auto &store : d.stores[out])
+        if (!isa_and_present<ReduceOp>(store.value.getDefiningOp()))
+          consider(store.value);
+    bool columns = s.has(ReductionKind::Column) || s.has(ReductionKind::OuterColumn);
+    int64_t most = widest <= 2 && narrowest == 1 && !columns ? 16 : 8;
+    while (s.inner % most)
+      most /= 2;
+    return most;
+  }
+
+  // Full inputs that differ from row to row.
+  int64_t rowInputs() {
+    int64_t count = 0;
+    for (Value v : s.loads)
+      count += d.isFull(v) && d.leaves[v].size() > 1;
+    return std::max<int64_t>(count, 1);
+  }
+
+  // Values of a row that threads hold: the fewest threads for which that is not more than `most` each, unless a few
+  // more leave fewer of them idle. 0: there are too many.
+  bool pickLanes(int64_t most, int64_t mostLanes) {
+    int64_t perRow = s.inner / s.chunk;
+    double best = 0;
+    for (int64_t lanes = 1; lanes <= mostLanes; lanes = lanes < 32 ? lanes * 2 : lanes + 32) {
+      int64_t chunks = ceilDiv(perRow, lanes);
+      if (chunks * s.chunk > most && chunks > 1)
+        continue;
+      if (best && lanes > 2 * s.lanes)
+        break;
+      double used = static_cast<double>(perRow) / static_cast<double>(lanes * chunks);
+      if (best && used < best + 0.06)
+        continue;
+      best = used;
+      s.lanes = lanes, s.chunks = chunks;
+    }
+    return best > 0;
+  }
+
+  void byRows() {
+    bool columns = s.has(ReductionKind::Column), outerColumns = s.has(ReductionKind::OuterColumn);
+    bool scalars = s.has(ReductionKind::Scalar) || s.has(ReductionKind::RowScalar);
+    int64_t units = d.rows / d.reducedRows;
+    bool fits;
+    if (columns || outerColumns)
+      fits = pickLanes(8, 256) || pickLanes(16, 256) || pickLanes(32, 512);
+    else
+      fits = pickLanes(rowInputs() > 1 ? 32 : 64, 256) || pickLanes(64, 512);
+    if (!fits) {
+      s.streamed = true;
+      s.lanes = 512, s.chunks = s.chunk >= 8 ? 2 : 4;
+      s.groups = outerColumns ? units : columns ? std::min<int64_t>(d.rows, 4 * target.multiprocessors) : d.rows;
+      return;
+    }
+    if (outerColumns) {
+      s.teams = std::min(std::max<int64_t>(1, 256 / s.lanes), std::max<int64_t>(1, d.reducedRows));
+      s.groups = units;
+      s.prefetch = s.steps() > 1;
+    } else if (columns) {
+      s.teams = std::max<int64_t>(1, 256 / s.lanes);
+      s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), 2 * target.multiprocessors * (s.lanes > 256 ? 1 : 1));
+      s.prefetch = s.steps() > 1;
+    } else {
+      s.teams = std::max<int64_t>(1, (scalars || s.lanes < 32 ? 128 : 64) / s.lanes);
+      s.groups = ceilDiv(d.rows, s.teams);
+    }
+    if (s.lanes > 32)
+      s.teams = std::min<int64_t>(s.teams, 15); // a barrier each
+    if (columns || outerColumns) {
+      s.keepColumns = s.chunk * s.chunks <= 8;
+      s.blocksPerMultiprocessor = std::max<int64_t>(1, 512 / s.block());
+    }
+  }
+
+  void byTiles() {
+    bool columns = s.has(ReductionKind::Column), outerColumns = s.has(ReductionKind::OuterColumn);
+    bool scalars = s.has(ReductionKind::Scalar) || s.has(ReductionKind::RowScalar);
+    int64_t perRow = s.inner / s.chunk, units = d.rows / d.reducedRows;
+    if (columns || outerColumns) {
+      s.lanes = std::min<int64_t>(perRow, 32);
+      s.teams = 256 / s.lanes;
+      s.tiles = ceilDiv(perRow, s.lanes);
+      s.rowsAtOnce = rowInputs() > 1 ? 2 : 4;
+      int64_t blocks = 3 * target.multiprocessors;
+      if (outerColumns) {
+        s.teams = std::min(s.teams, std::max<int64_t>(1, d.reducedRows));
+        s.groups = units;
+      } else {
+        s.groups = std::clamp<int64_t>(blocks / s.tiles, 1, std::max<int64_t>(1, d.rows / (s.teams * s.rowsAtOnce)));
+      }
+      while (s.rowsAtOnce > 1 && s.rowStride() * s.rowsAtOnce > s.rowLimit())
+        s.rowsAtOnce /= 2;
+      s.keepColumns = true;
+      s.blocksPerMultiprocessor = 3;
+      return;
+    }
+    if (d.outer.empty()) {
+      s.lanes = std::min<int64_t>(perRow, 256);
+      s.chunks = scalars && perRow > 1024 * 256 ? 4 : 1;
+      s.tiles = ceilDiv(perRow, s.lanes * s.chunks);
+      return;
+    }
+    if (perRow <= 256) {
+      s.lanes = perRow;
+      s.teams = std::max<int64_t>(1, 256 / s.lanes);
+    } else {
+      double best = 0;
+      for (int64_t lanes = 256; lanes >= 128; lanes -= 32) {
+        double used = static_cast<double>(perRow) / static_cast<double>(lanes * ceilDiv(perRow, lanes));
+        if (used < best + 0.01)
+          continue;
+        best = used, s.lanes = lanes;
+      }
+    }
+    s.tiles = ceilDiv(perRow, s.lanes * s.chunks);
+    if (scalars && d.rows * s.tiles / s.teams > 8192)
+      s.rowsAtOnce = 2;
+    s.groups = ceilDiv(d.rows, s.teams * s.rowsAtOnce);
+  }
+
+  Block &body;
+  const Target &target;
+  ClusterDomain d;
+  Schedule s;
+};
+
+} // namespace
+
+bool Schedule::has(ReductionKind kind) const {
+  return llvm::any_of(reductions, [&](auto &entry) { return entry.second == kind; });
+}
+
+int64_t Schedule::partialOffset(Operation *reduction) const {
+  int64_t offset = 0;
+  for (auto &[op, kind] : reductions) {
+    if (op == reduction)
+      break;
+    if (kind == ReductionKind::Column)
+      offset += padded(groups * inner);
+    if (kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar)
+      offset += padded(grid());
+  }
+  return offset;
+}
+
+int64_t Schedule::partialValues() const {
+  return partialOffset(nullptr);
+}
+
+int64_t alignmentOf(const View &view, int inner, int64_t most) {
+  int64_t alignment = most;
+  auto limit = [&](int64_t value) {
+    while (value % alignment)
+      alignment /= 2;
+  };
+  limit(view.offset);
+  for (auto &[leaf, stride] : view.strides)
+    if (leaf != inner)
+      limit(stride);
+  return alignment;
+}
+
+FailureOr<Schedule> scheduleCluster(ClusterOp cluster, const Target &target, std::string *why) {
+  auto domain = ClusterDomain::analyze(cluster, why);
+  if (failed(domain))
+    return failure();
+  return Scheduler(cluster, target, std::move(*domain)).run();
+}
+
+} // namespace msamp::codegen::cuda

@@ -1,0 +1,50 @@
+// How the threads of a GPU share the loop nest of a cluster.
+#ifndef MSAMP_CODEGEN_CUDA_SCHEDULE_H
+#define MSAMP_CODEGEN_CUDA_SCHEDULE_H
+
+#include "codegen/cuda/Target.h"
+#include "passes/fuse/ClusterDomain.h"
+
+namespace msamp::codegen::cuda {
+
+// A thread handles `chunks` chunks of `chunk` consecutive values of a row, `lanes` threads (a team) a row or a tile of
+// a row, `teams` teams a block. A block stands for a tile of columns and a group of rows: its teams walk over the rows
+// of the group, `rowsAtOnce` a step. Rows of a group are `groups * teams` apart, so that blocks read next to each
+// other; with OuterColumn reductions the group is the rows that are summed.
+struct Schedule {
+  fuse::ClusterDomain domain;
+  int64_t inner = 1; // length of a row
+  int64_t chunk = 1, chunks = 1, lanes = 1, teams = 1, tiles = 1, groups = 1, rowsAtOnce = 1;
+  bool streamed = false;               // a row does not fit in registers: each stage reads it again, in loops
+  bool prefetch = false;               // the next rows are loaded before the current ones are used
+  bool keepColumns = false;            // what repeats over rows is loaded once
+  int64_t blocksPerMultiprocessor = 0; // lower bound that limits registers; 0: none
+
+  int64_t block() const { return (lanes * teams + 31) / 32 * 32; }
+  int64_t grid() const { return tiles * groups; }
+  int64_t tileWidth() const { return lanes * chunk * chunks; }
+  bool has(fuse::ReductionKind kind) const;
+  // Rows that a group walks over, and how many there are between two of a team.
+  int64_t rowLimit() const { return byUnit() ? domain.reducedRows : domain.rows; }
+  int64_t rowStride() const { return byUnit() ? teams : groups * teams; }
+  int64_t steps() const { return (rowLimit() + rowStride() * rowsAtOnce - 1) / (rowStride() * rowsAtOnce); }
+  bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
+
+  // FP32 values in the workspace: where the partial results of a reduction start, and how many there are in all.
+  int64_t partialOffset(mlir::Operation *reduction) const;
+  int64_t partialValues() const;
+
+  // The reductions in the order of the cluster, without those over sizes of 1.
+  llvm::SmallVector<std::pair<mlir::Operation *, fuse::ReductionKind>> reductions;
+  // Views that the body reads elements of.
+  llvm::SmallVector<mlir::Value> loads;
+};
+
+// The largest power of two up to `most` by which all rows of the view are aligned, in elements.
+int64_t alignmentOf(const fuse::View &view, int inner, int64_t most);
+
+mlir::FailureOr<Schedule> scheduleCluster(ClusterOp cluster, const Target &target, std::string *why = nullptr);
+
+} // namespace msamp::codegen::cuda
+
+#endif

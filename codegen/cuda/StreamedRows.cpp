@@ -1,0 +1,161 @@
+// Rows that are too long for registers: a block a row, and each stage reads the row again, which is in the L2 cache
+// then. Sums of columns are added up in memory, each by the thread that owns its columns.
+#include "codegen/cuda/ClusterEmitter.h"
+
+using namespace mlir;
+
+namespace msamp::codegen::cuda {
+
+using fuse::ReductionKind;
+
+void ClusterEmitter::emitStreamedRows() {
+  Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
+  Value own = k.resize(group, type);
+  if (s.has(ReductionKind::Column) || s.byUnit())
+    startColumns(own);
+  Running running = neutralRunning();
+  auto emit = [&](Value position, Running &running) {
+    exchange = 0;
+    if (s.byUnit())
+      position = k.add(k.mul(own, d.reducedRows), position);
+    Row row = values.row(position, {});
+    values.placeRow(row);
+    for (int stage = 0; stage < d.stages; ++stage)
+      emitStreamedStage(stage, row, running);
+  };
+  Value first = s.byUnit() ? k.integer(type, 0) : own;
+  if (s.steps() == 1) {
+    emit(first, running);
+  } else {
+    // The trip count may differ from block to block, but not within one.
+    SmallVector<Value> initial = flatten(running);
+    size_t reductions = initial.size();
+    initial.push_back(parity);
+    Value end = k.integer(type, s.rowLimit()), by = k.integer(type, s.rowStride());
+    SmallVector<Value> results = k.loop(first, end, by, initial, [&](Value position, ValueRange arguments) {
+      Running current = unflatten(arguments.take_front(reductions));
+      parity = arguments.back();
+      emit(position, current);
+      SmallVector<Value> yielded = flatten(current);
+      Value both = k.integer(exchanges * s.block() / 32);
+      yielded.push_back(arith::SubIOp::create(k.b, both, parity));
+      return yielded;
+    });
+    running = unflatten(ArrayRef<Value>(results).take_front(reductions));
+  }
+  storeScalars(running);
+}
+
+void ClusterEmitter::emitStreamedStage(int stage, Row &row, Running &running) {
+  emitRowScalars(stage, row, running);
+  SmallVector<Root> roots = rootsOf(stage);
+  if (roots.empty())
+    return;
+  // What is the same along the row is computed before the loop.
+  DenseMap<Value, bool> seen;
+  std::function<void(Value)> prepare = [&](Value v) {
+    if (!seen.insert({v, true}).second || isSplat(values.definition(v)))
+      return;
+    if (!d.isFull(v)) {
+      values.scalar(row, v);
+      return;
+    }
+    if (Operation *op = values.definition(v); op && !d.views.contains(v))
+      for (Value operand : op->getOperands())
+        prepare(operand);
+  };
+  for (const Root &root : roots)
+    prepare(root.value);
+
+  SmallVector<Operation *> reduced;
+  SmallVector<Value> sums;
+  for (const Root &root : roots)
+    if (root.reduce && root.kind == ReductionKind::Row) {
+      reduced.push_back(root.reduce);
+      sums.push_back(neutral(k.b, kindOf(root.reduce), 0));
+    }
+  size_t rowSums = sums.size();
+  llvm::append_range(sums, flatten(running));
+  auto part = [&](Value start, bool mayEnd, int64_t last, ValueRange before) {
+    placeColumns(start, mayEnd, last);
+    values.newColumns(row);
+    Running current = unflatten(before.drop_front(rowSums));
+    SmallVector<Item> items;
+    for (const Root &root : roots)
+      emitRoot(root, row, current, items);
+    SmallVector<Value> after;
+    for (auto [i, item] : llvm::enumerate(items))
+      after.push_back(combine(k.b, kindOf(item.reduce), before[i], item.value));
+    llvm::append_range(after, flatten(current));
+    return after;
+  };
+  int64_t step = s.tileWidth(), whole = s.inner / step * step;
+  Value start = k.mul(lane, s.chunk);
+  if (whole) {
+    Value zero = k.integer(0), end = k.integer(whole), by = k.integer(step);
+    sums = k.loop(zero, end, by, sums, [&](Value at, ValueRange before) {
+      Value from = k.add(at, start);
+      return part(from, false, 0, before);
+    });
+  }
+  if (whole < s.inner) {
+    Value from = k.add(start, whole);
+    sums = part(from, true, whole + (s.lanes - 1) * s.chunk, sums);
+  }
+  values.newColumns(row);
+  running = unflatten(ArrayRef<Value>(sums).drop_front(rowSums));
+  SmallVector<Item> items;
+  for (auto [i, op] : llvm::enumerate(reduced))
+    items.push_back({op, &row, sums[i]});
+  reduceTeams(items);
+}
+
+// The block's partial sums, or the sums of its unit, before the first row.
+void ClusterEmitter::startColumns(Value unit) {
+  Value start = k.mul(lane, s.chunk), end = k.integer(s.inner);
+  Value by = k.integer(s.lanes * s.chunk);
+  Value position = k.mul(unit, d.reducedRows);
+  k.loop(start, end, by, {}, [&](Value at, ValueRange) -> SmallVector<Value> {
+    values.columns = {};
+    values.columns.at.assign(s.chunks, at);
+    values.columns.active.assign(s.chunks, Value());
+    Row row = values.row(position, {});
+    for (auto &[op, kind] : s.reductions)
+      if (kind == ReductionKind::Column || kind == ReductionKind::OuterColumn) {
+        Root root{op->getOperand(0), op, kind};
+        addToColumns(root, row, -1, neutral(k.b, kindOf(op), values.width()));
+      }
+    return {};
+  });
+}
+
+// A chunk of -1 sets the first one.
+void ClusterEmitter::addToColumns(const Root &root, Row &row, int64_t chunk, Value value) {
+  Operation *op = root.reduce;
+  bool start = chunk < 0;
+  chunk = std::max<int64_t>(chunk, 0);
+  Value active = k.both(row.active, values.columns.active[chunk]);
+  bool outer = root.kind == ReductionKind::OuterColumn;
+  const fuse::View &view = storeOf(op);
+  Value at;
+  if (outer) {
+    at = values.pointer(row, view, values.outputs[outputOf(op)], k.f32(), chunk);
+  } else {
+    Type type = s.groups * s.inner < (int64_t(1) << 31) ? k.i32() : k.i64();
+    Value offset = k.mul(k.resize(group, type), s.inner);
+    offset = k.add(offset, values.columns.at[chunk]);
+    at = k.address(partialOf(op), offset, k.f32());
+  }
+  k.when(active, [&] {
+    if (!start) {
+      Value old = outer ? values.loadAt(at, view, k.f32()) : k.load(at, k.f32(), values.width(), 4 * s.chunk);
+      value = combine(k.b, kindOf(op), old, value);
+    }
+    if (outer)
+      values.storeAt(value, at, view, k.f32());
+    else
+      k.store(value, at, k.f32(), 4 * s.chunk);
+  });
+}
+
+} // namespace msamp::codegen::cuda
