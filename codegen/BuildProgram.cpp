@@ -97,6 +97,9 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
         m.set_transpose_a(op.getTransposeA());
         m.set_transpose_b(op.getTransposeB());
         m.set_scaled(op.getScaled());
+        m.set_has_addend(op.getHasAddend());
+        m.set_has_bias(op.getHasBias());
+        m.set_quantised(op.getQuantised());
       })
       .Case<planir::AttentionOp, planir::AttentionGradOp>([&](auto op) {
         auto fill = [&](auto &a) {

@@ -67,7 +67,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<int64_t> zero{*this, "zero", llvm::cl::init(defaults.zero)};
   Option<int64_t> accumulate{*this, "accumulate", llvm::cl::init(defaults.accumulate)};
   Option<int64_t> bucketMiB{*this, "bucket-mib", llvm::cl::init(defaults.bucketMiB)};
+  Option<int64_t> lossChunkMiB{*this, "loss-chunk-mib", llvm::cl::init(defaults.lossChunkMiB)};
   Option<std::string> target{*this, "target", llvm::cl::init(defaults.target)};
+  Option<std::string> fp8Layout{*this, "fp8-layout", llvm::cl::init(defaults.fp8Layout)};
 
   PipelineOptions read() const {
     PipelineOptions options;
@@ -82,7 +84,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
     options.zero = zero;
     options.accumulate = accumulate;
     options.bucketMiB = bucketMiB;
+    options.lossChunkMiB = lossChunkMiB;
     options.target = target;
+    options.fp8Layout = fp8Layout;
     return options;
   }
 };

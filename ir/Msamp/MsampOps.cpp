@@ -232,9 +232,18 @@ LogicalResult checkMatMul(Operation *op, RankedTensorType a, RankedTensorType b,
     return op->emitOpError() << "result type " << c << ", expected " << m << " x " << n;
   return success();
 }
+
+LogicalResult checkAdded(Operation *op, RankedTensorType c, Value addend, Value bias) {
+  if (addend && tensorType(addend).getShape() != c.getShape())
+    return op->emitOpError() << "addend of type " << addend.getType() << " for a result of type " << c;
+  if (bias && (tensorType(bias).getRank() != 1 || tensorType(bias).getDimSize(0) != c.getShape().back()))
+    return op->emitOpError() << "bias of type " << bias.getType() << ", expected " << c.getShape().back() << " values";
+  return success();
+}
 } // namespace
 
 LogicalResult MatMulOp::verify() {
+  if (failed(checkAdded(*this, tensorType(getResult()), getAddend(), getBias()))) return failure();
   return checkMatMul(*this, tensorType(getA()), tensorType(getB()), tensorType(getResult()), getTransposeA(), getTransposeB());
 }
 
@@ -244,6 +253,11 @@ LogicalResult ScaledMatMulOp::verify() {
   for (auto t : {a, b})
     if (t.getElementTypeBitWidth() != 8) return emitOpError() << "operand type " << t << " is not FP8";
   if (failed(checkMatMul(*this, a, b, c, getTransposeA(), getTransposeB()))) return failure();
+  if (failed(checkAdded(*this, c, getAddend(), getBias()))) return failure();
+  bool quantised = c.getElementTypeBitWidth() == 8;
+  if (quantised != bool(getScaleOut()) || quantised != bool(getAmax()))
+    return emitOpError() << "a result of type " << c << " with" << (getScaleOut() ? "" : "out") << " scale_out and with"
+                         << (getAmax() ? "" : "out") << " amax: an FP8 result has both, any other neither";
   for (auto [scale, dim] : {std::pair(getScaleA(), 0), std::pair(getScaleB(), 1)}) {
     auto t = tensorType(scale);
     if (t.getRank() > 1 || (t.getRank() == 1 && t.getDimSize(0) != c.getDimSize(dim)))

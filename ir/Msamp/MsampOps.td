@@ -214,29 +214,50 @@ def ScatterAddOp : Msamp_Op<"scatter_add", [Pure]> {
 
 //===--- Computation -----------------------------------------------------------------------------------------===//
 
-def MatMulOp : Msamp_Op<"matmul", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+def MatMulOp : Msamp_Op<"matmul", [Pure, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "matrix product, batched over equal leading dimensions";
   let description = [{
     `a` is [batch.., M, K] ([batch.., K, M] with transpose_a), `b` is [batch.., K, N] ([batch.., N, K] with transpose_b).
-    Accumulates in FP32. A linear layer is the rank-2 form with a parameter as `b`.
+    Accumulates in FP32. A linear layer is the rank-2 form with a parameter as `b`. `addend`, of the result's shape, and
+    `bias`, of N values, are added before the result is rounded; both come into being after autodiff.
   }];
-  let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, Optional<Msamp_FloatTensor>:$addend,
+      Optional<Msamp_FloatTensor>:$bias, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let results = (outs Msamp_FloatTensor:$result);
-  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b) `->` type($result)";
+  let assemblyFormat = [{$a `,` $b (`addend` $addend^ `:` type($addend))? (`bias` $bias^ `:` type($bias))? attr-dict `:`
+      type($a) `,` type($b) `->` type($result)}];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$a, "::mlir::Value":$b,
+      "bool":$transposeA, "bool":$transposeB), [{
+    build($_builder, $_state, result, a, b, ::mlir::Value(), ::mlir::Value(), transposeA, transposeB);
+  }]>];
   let hasVerifier = 1;
 }
 
-def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure]> {
+def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure, AttrSizedOperandSegments]> {
   let summary = "rank-2 product of FP8 matrices with scales";
   let description = [{
     `result = (a * b) / (scale_a * scale_b)`, accumulated in FP32. A scale is of rank 0, or of rank 1 with one entry a row
-    of the result (`scale_a`) or a column (`scale_b`).
+    of the result (`scale_a`) or a column (`scale_b`). `addend` and `bias` are as in matmul. With `scale_out` the result is
+    quantised: FP8, multiplied by that scale, and `amax` is the largest magnitude before.
+
+    ```mlir
+    %g, %amax = msamp.scaled_matmul %x, %dy scales %sx, %sdy quantised %s : tensor<f32> {transpose_a}
+        : tensor<64x32xf8E4M3FN>, tensor<64x16xf8E5M2>, tensor<f32>, tensor<f32> -> tensor<32x16xf8E4M3FN>, tensor<f32>
+    ```
   }];
   let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, Msamp_FloatTensor:$scale_a,
-      Msamp_FloatTensor:$scale_b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
-  let results = (outs Msamp_FloatTensor:$result);
-  let assemblyFormat = [{$a `,` $b `scales` $scale_a `,` $scale_b attr-dict `:`
-      type($a) `,` type($b) `,` type($scale_a) `,` type($scale_b) `->` type($result)}];
+      Msamp_FloatTensor:$scale_b, Optional<Msamp_FloatTensor>:$addend, Optional<Msamp_FloatTensor>:$bias,
+      Optional<Msamp_Scalar>:$scale_out, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Msamp_FloatTensor:$result, Optional<Msamp_Scalar>:$amax);
+  let assemblyFormat = [{$a `,` $b `scales` $scale_a `,` $scale_b (`addend` $addend^ `:` type($addend))?
+      (`bias` $bias^ `:` type($bias))? (`quantised` $scale_out^ `:` type($scale_out))? attr-dict `:`
+      type($a) `,` type($b) `,` type($scale_a) `,` type($scale_b) `->` type($result) (`,` type($amax)^)?}];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$a, "::mlir::Value":$b,
+      "::mlir::Value":$scaleA, "::mlir::Value":$scaleB, "bool":$transposeA, "bool":$transposeB), [{
+    build($_builder, $_state, result, ::mlir::Type(), a, b, scaleA, scaleB, ::mlir::Value(), ::mlir::Value(),
+        ::mlir::Value(), transposeA, transposeB);
+  }]>];
   let hasVerifier = 1;
 }
 

@@ -98,8 +98,12 @@ class Plan_Step<string mnemonic, dag own, string ownFormat = ""> : Plan_Op<mnemo
 def LaunchOp : Plan_Step<"launch", (ins FlatSymbolRefAttr:$kernel), "$kernel"> {
   let summary = "run of a kernel";
 }
-def MatMulOp : Plan_Step<"matmul", (ins UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$scaled)> {
+def MatMulOp : Plan_Step<"matmul", (ins UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$scaled,
+    UnitAttr:$has_addend, UnitAttr:$has_bias, UnitAttr:$quantised)> {
   let summary = "matrix product of `a` and `b`, divided by the product of two scales if `scaled`";
+  let description = [{
+    Inputs: a, b [, scale_a, scale_b] [, addend] [, bias] [, scale_out]; outputs: c [, amax]. The addend may lie where c does.
+  }];
 }
 def AttentionOp : Plan_Step<"attention", (ins F64Attr:$scale, UnitAttr:$causal, UnitAttr:$bias)> {
   let summary = "attention: q, k, v [, bias] to o, lse";

@@ -462,6 +462,12 @@ private:
     // The last dimension of the largest tensor that is stored, else of the largest that is read.
     int64_t most = 0;
     auto consider = [&](Value v) {
+      // The loops of a transpose walk along what it reads.
+      while (Operation *def = v.getDefiningOp()) {
+        if (!members.contains(def) || !isStoredTranspose(def))
+          break;
+        v = def->getOperand(0);
+      }
       auto &list = domain.leaves[v];
       if (list.empty() || tensorOf(v).getNumElements() <= most)
         return;
@@ -586,8 +592,12 @@ private:
 
 } // namespace
 
+bool isStoredTranspose(Operation *op) {
+  return isa<TransposeOp>(op) && op->hasAttr(storedAttr);
+}
+
 bool isView(Operation *op) {
-  return isa<ReshapeOp, TransposeOp, SliceOp>(op);
+  return isa<ReshapeOp, TransposeOp, SliceOp>(op) && !op->hasAttr(storedAttr) && !op->hasAttr(inMemoryAttr);
 }
 
 bool isFree(Operation *op) {
@@ -599,7 +609,9 @@ bool isFree(Operation *op) {
 }
 
 bool isFusible(Operation *op) {
-  return isView(op) || isa<BroadcastOp, IotaOp, ReduceOp, ConcatOp>(op) || isSplat(op) || isPointwise(op);
+  if (op->hasAttr(inMemoryAttr))
+    return false;
+  return isView(op) || isStoredTranspose(op) || isa<BroadcastOp, IotaOp, ReduceOp, ConcatOp>(op) || isSplat(op) || isPointwise(op);
 }
 
 int64_t View::stride(int leaf) const {

@@ -15,8 +15,16 @@ bool isFusible(mlir::Operation *op);
 // True for ops without computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type,
 // scalar math.
 bool isFree(mlir::Operation *op);
-// True for reshape, transpose and slice.
+// True for reshape, transpose and slice, but for those that the attributes below take out.
 bool isView(mlir::Operation *op);
+
+// On a transpose: it is computed, its result is stored row-major. Within a cluster it is a store with other strides.
+inline constexpr llvm::StringLiteral storedAttr = "msamp.stored";
+bool isStoredTranspose(mlir::Operation *op);
+// On a slice or a concat: it is a part of memory, which no kernel computes.
+inline constexpr llvm::StringLiteral inMemoryAttr = "msamp.in_memory";
+// Ops that differ in this number do not share a kernel.
+inline constexpr llvm::StringLiteral chunkAttr = "msamp.chunk";
 
 // Address of an element in a row-major buffer: offset + sum of strides[leaf] * index(leaf), in elements. Leaves that
 // are absent repeat.

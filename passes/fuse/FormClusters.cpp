@@ -246,11 +246,17 @@ private:
       }
   }
 
-  // A cluster of forward and backward ops would keep for the backward what it rebuilds.
+  // A cluster of forward and backward ops would keep for the backward what it rebuilds; one of several chunks would keep
+  // what each of them frees.
   static bool spansSides(ArrayRef<Operation *> core) {
-    bool side = core.front()->hasAttr("msamp.backward");
-    return llvm::any_of(core, [&](Operation *op) { return op->hasAttr("msamp.backward") != side; });
+    auto side = [](Operation *op) { return std::pair(op->hasAttr("msamp.backward"), op->getAttr(chunkAttr)); };
+    return llvm::any_of(core, [&](Operation *op) { return side(op) != side(core.front()); });
   }
+
+  // Which kernels may store a result transposed. One without row reductions cuts its domain in tiles, and writes a tile
+  // in either direction; one that holds whole rows would write single values of many columns, so its results are
+  // transposed by a kernel of their own.
+  static bool mayStoreTransposed(const ClusterDomain &domain) { return domain.stages == 1; }
 
   bool fits(ArrayRef<Operation *> core, ArrayRef<int> group, Operation *op) {
     if (core.size() > maxOps || spansSides(core))
@@ -259,9 +265,10 @@ private:
       return false;
     SmallVector<Operation *> all = closure(core);
     SmallVector<Value> out = outputs(core, all);
-    if (failed(ClusterDomain::analyze(all, out)))
+    auto domain = ClusterDomain::analyze(all, out);
+    if (failed(domain))
       return false;
-    return true;
+    return mayStoreTransposed(*domain) || llvm::none_of(core, isStoredTranspose);
   }
 
   LogicalResult place(Operation *op) {
@@ -441,7 +448,7 @@ private:
       map.map(v, body.addArgument(v.getType(), loc));
     OpBuilder inner = OpBuilder::atBlockEnd(&body);
     for (Operation *op : all)
-      inner.clone(*op, map);
+      inner.clone(*op, map)->removeAttr(chunkAttr); // so that all chunks have one kernel
     SmallVector<Value> yielded;
     for (Value v : out)
       yielded.push_back(map.lookup(v));

@@ -22,6 +22,43 @@ def ExpandNamedOps : Pass<"msamp-expand-named-ops", "::mlir::ModuleOp"> {
   }];
 }
 
+def FoldIntoGemms : Pass<"msamp-fold-into-gemms", "::mlir::ModuleOp"> {
+  let summary = "let GEMMs add biases and residuals, and quantise weight gradients, as they store their result";
+  let description = [{
+    A product that is only added to a bias or to a stored tensor of its shape, and then rounded, takes both as operands:
+    the sum costs no pass over memory, and is rounded once. An FP32 product of FP8 operands that is only quantised with a
+    delayed scale is written as FP8, and its amax comes with it.
+
+    ```mlir
+    %p = msamp.matmul %x, %w : tensor<64x32xbf16>, tensor<32x16xbf16> -> tensor<64x16xbf16>
+    %e = arith.extf %p : tensor<64x16xbf16> to tensor<64x16xf32>
+    %s = arith.addf %e, %residual : tensor<64x16xf32>         // extf of a stored tensor %r
+    %y = arith.truncf %s : tensor<64x16xf32> to tensor<64x16xbf16>
+    // becomes
+    %y = msamp.matmul %x, %w addend %r : tensor<64x16xbf16> : tensor<64x32xbf16>, tensor<32x16xbf16> -> tensor<64x16xbf16>
+    ```
+  }];
+}
+
+def TransposeOperands : Pass<"msamp-transpose-operands", "::mlir::ModuleOp"> {
+  let summary = "give FP8 GEMMs operands whose summed dimension is innermost";
+  let description = [{
+    Hopper's FP8 GEMM takes no other layout. A transposed copy is made once of each quantised tensor, where its producer can
+    store it beside the tensor itself, or instead; one of a stored weight right before each use, so that it lives briefly.
+  }];
+}
+
+def ChunkLoss : Pass<"msamp-chunk-loss", "::mlir::ModuleOp"> {
+  let summary = "compute logits, loss and their gradients a chunk of tokens at a time";
+  let description = [{
+    In @micro_step, a product whose result exceeds `bytes` and is used only row by row (a softmax and its gradient) or
+    summed over rows (weight and bias gradients) is cut along its rows, and with it everything that holds a value of its
+    size. Each chunk's results are parts of concatenations or, where rows are summed, accumulated in FP32 in order. No chunk
+    shares a kernel with another one, so that its memory is free when the next one begins.
+  }];
+  let options = [Option<"bytes", "bytes", "int64_t", "256 << 20", "most bytes of a result; 0: never cut">];
+}
+
 def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {
   let summary = "set msamp.backward on the ops of the backward";
   let description = [{

@@ -4,8 +4,14 @@
 
 #include "mlir/Transforms/Passes.h"
 
-void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &) {
+void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options) {
+  pm.addPass(createFoldIntoGemms());
+  if (llvm::StringRef(options.target).starts_with("sm_") || options.fp8Layout == "tn")
+    pm.addPass(createTransposeOperands());
   pm.addPass(createExpandNamedOps());
+  ChunkLossOptions chunks;
+  chunks.bytes = options.lossChunkMiB << 20;
+  pm.addPass(createChunkLoss(chunks));
   pm.addPass(createMarkBackward());
   pm.addPass(mlir::createCanonicalizerPass());
   pm.addPass(mlir::createCSEPass());

@@ -158,6 +158,14 @@ private:
           if (isNorm(source) && v != source->getResult(0))
             kept.insert(v);
         }
+    // The backward begins with the last product, so what that reads is needed again at once.
+    for (Operation *op : llvm::reverse(forward))
+      if (isa<MatMulOp>(op)) {
+        for (Value v : op->getOperands())
+          if (Value source = throughReshapes(v); crossing.contains(source) || crossing.contains(v))
+            kept.insert(source);
+        break;
+      }
     for (Operation *op : forward)
       for (Value v : op->getResults()) {
         if (full && isCheckpoint(v))

@@ -64,15 +64,36 @@ TensorMemory FunctionLowering::matrix(Value value, bool &transposed) {
   return contiguous(value);
 }
 
-void FunctionLowering::lowerMatMul(Operation *op, Value a, Value b, ValueRange scales, bool ta, bool tb) {
-  auto type = typeOf(a);
+// An accumulation goes on in its addend's memory, if nothing else reads that.
+std::optional<TensorMemory> FunctionLowering::accumulator(Value addend, Value result) {
+  if (!addend || !addend.hasOneUse() || addend.getType() != result.getType() || !addend.getDefiningOp<MatMulOp>())
+    return std::nullopt;
+  return memoryOf(addend);
+}
+
+template <typename Op>
+void FunctionLowering::lowerMatMul(Op op, ValueRange scales, Value scaleOut, Value amax) {
+  bool ta = op.getTransposeA(), tb = op.getTransposeB();
+  auto type = typeOf(op.getA());
   uint64_t depth = type.getDimSize(type.getRank() - (ta ? 2 : 1));
-  uint64_t flops = 2 * depth * typeOf(op->getResult(0)).getNumElements();
-  SmallVector<TensorMemory> inputs{matrix(a, ta), matrix(b, tb)};
+  uint64_t flops = 2 * depth * typeOf(op.getResult()).getNumElements();
+  SmallVector<TensorMemory> inputs{matrix(op.getA(), ta), matrix(op.getB(), tb)};
   for (Value scale : scales)
     inputs.push_back(contiguous(scale));
-  TensorMemory output = define(op->getResult(0), /*strided=*/true);
-  step<planir::MatMulOp>(op->getLoc(), inputs, {output}, flops, ta, tb, !scales.empty());
+  if (op.getAddend())
+    inputs.push_back(withUnitInnerStride(op.getAddend()));
+  for (Value vector : {Value(op.getBias()), scaleOut})
+    if (vector)
+      inputs.push_back(contiguous(vector));
+  SmallVector<TensorMemory> outputs;
+  if (auto known = accumulator(op.getAddend(), op.getResult()))
+    outputs.push_back(memories[op.getResult()] = *known);
+  else
+    outputs.push_back(define(op.getResult(), /*strided=*/true));
+  if (amax)
+    outputs.push_back(define(amax, /*strided=*/false));
+  step<planir::MatMulOp>(op.getLoc(), inputs, outputs, flops, ta, tb, !scales.empty(), bool(op.getAddend()),
+                         bool(op.getBias()), bool(scaleOut));
 }
 
 namespace {
@@ -160,12 +181,12 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<PadOp>([&](PadOp op) { return lowerPad(op); })
       .Case<ClusterOp>([&](ClusterOp op) { return lowerCluster(op), success(); })
       .Case<MatMulOp>([&](MatMulOp op) {
-        lowerMatMul(op, op.getA(), op.getB(), {}, op.getTransposeA(), op.getTransposeB());
+        lowerMatMul(op, {}, {}, {});
         return success();
       })
       .Case<ScaledMatMulOp>([&](ScaledMatMulOp op) {
         Value scales[] = {op.getScaleA(), op.getScaleB()};
-        lowerMatMul(op, op.getA(), op.getB(), scales, op.getTransposeA(), op.getTransposeB());
+        lowerMatMul(op, scales, op.getScaleOut(), op.getAmax());
         return success();
       })
       .Case<AttentionOp>([&](AttentionOp op) { return lowerAttention(op), success(); })

@@ -40,7 +40,9 @@ private:
   mlir::LogicalResult lowerStoreGrad(StoreGradOp op);
   mlir::LogicalResult lowerReturn(mlir::func::ReturnOp op);
   void lowerCluster(ClusterOp op);
-  void lowerMatMul(mlir::Operation *op, mlir::Value a, mlir::Value b, mlir::ValueRange scales, bool ta, bool tb);
+  template <typename Op>
+  void lowerMatMul(Op op, mlir::ValueRange scales, mlir::Value scaleOut, mlir::Value amax);
+  std::optional<TensorMemory> accumulator(mlir::Value addend, mlir::Value result);
   void lowerAttention(AttentionOp op);
   void lowerAttentionGrad(AttentionGradOp op);
 

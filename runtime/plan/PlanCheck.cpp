@@ -185,8 +185,9 @@ private:
     switch (step.kind_case()) {
     case plan::Step::kLaunch: checkIndex(where, step.launch().kernel(), plan_.kernels_size()); break;
     case plan::Step::kMatmul: {
-      int inputs = step.matmul().scaled() ? 4 : 2;
-      checkCount(where, step, inputs, inputs, 1);
+      const plan::MatMul &matmul = step.matmul();
+      int inputs = (matmul.scaled() ? 4 : 2) + matmul.has_addend() + matmul.has_bias() + matmul.quantised();
+      checkCount(where, step, inputs, inputs, matmul.quantised() ? 2 : 1);
       break;
     }
     case plan::Step::kAttention: {

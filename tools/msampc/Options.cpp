@@ -150,6 +150,13 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--bucket", p.bucketMiB, "size of the gradient buckets that are exchanged together")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("MIB");
+  app.add_option("--loss-chunk", p.lossChunkMiB, "logits that are in memory at once; 0: those of all tokens")
+      ->check(CLI::Range(0, 1 << 20))
+      ->type_name("MIB");
+  app.add_option("--fp8-layout", p.fp8Layout,
+                 "layout of FP8 GEMM operands: what the target wants, or tn (the summed dimension innermost)")
+      ->check(CLI::IsMember({"target", "tn"}))
+      ->type_name("LAYOUT");
   app.add_flag("--memory{1}", o.memoryRanks, "print the bytes of each role for each of R ranks (--memory=R; R 1)")
       ->check(CLI::Range(1u, 1u << 16))
       ->default_str("off");
