@@ -34,7 +34,7 @@ struct PipelineOptions {
   int64_t zero = 0;                       ///< ZeRO stage: 0 or 1
   int64_t accumulate = 1;                 ///< micro-batches a step
   int64_t bucketMiB = 32;                 ///< gradient bytes a bucket
-  int64_t lossChunkMiB = 256;             ///< logits at most in memory at once; 0: all
+  int64_t lossChunkMiB = 512;             ///< logits at most in memory at once; 0: all
   std::string target = "cpu";
   std::string fp8Layout = "target";       ///< tn: as Hopper's GEMM wants FP8 operands, whatever the target
   /// Opens the values of the model's initializers; empty when weights are drawn at random (nothing can be seen as tied).

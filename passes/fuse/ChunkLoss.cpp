@@ -6,6 +6,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -35,13 +36,13 @@ public:
   // Finds what is to be cut; says why it cannot be otherwise.
   LogicalResult find(std::string &why) {
     Block &block = *product->getBlock();
-    llvm::SmallPtrSet<Operation *, 32> reached{product};
     llvm::DenseSet<Value> values{product.getResult()};
     SmallVector<Operation *> order{product};
+    wide.insert(product.getResult());
     for (Operation &op : block) {
       if (&op == product || llvm::none_of(op.getOperands(), [&](Value v) { return values.contains(v); }))
         continue;
-      bool takesWide = llvm::any_of(op.getOperands(), [&](Value v) { return isWide(v); });
+      bool takesWide = llvm::any_of(op.getOperands(), [&](Value v) { return wide.contains(v); });
       Kind kind = kindOf(&op);
       if (kind == Kind::Other) {
         if (!takesWide)
@@ -50,18 +51,19 @@ public:
         return failure();
       }
       order.push_back(&op);
-      reached.insert(&op);
       // What products and sums over rows make of it is theirs; a value a row may lead back to the whole.
-      if (kind == Kind::Rows && !isa<MatMulOp>(op))
+      if (kind == Kind::Rows && !isa<MatMulOp>(op)) {
         values.insert(op.getResult(0));
+        if (hasSize(op.getResult(0)))
+          wide.insert(op.getResult(0));
+      }
     }
     // Of those reached: the ones that take the whole size, and the ones on a way back to it.
     llvm::SmallPtrSet<Operation *, 32> needed;
     for (Operation *op : llvm::reverse(order)) {
-      bool leads = isWide(op->getResult(0)) ||
+      bool leads = wide.contains(op->getResult(0)) ||
                    llvm::any_of(op->getUsers(), [&](Operation *user) { return leadsBack.contains(user); });
-      bool takesWide = llvm::any_of(
-          op->getOperands(), [&](Value v) { return isWide(v) && v.getDefiningOp() && reached.contains(v.getDefiningOp()); });
+      bool takesWide = llvm::any_of(op->getOperands(), [&](Value v) { return wide.contains(v); });
       if (leads)
         leadsBack.insert(op);
       if (leads || takesWide)
@@ -106,7 +108,7 @@ public:
 private:
   enum class Kind { Rows, Sum, Other };
 
-  bool isWide(Value v) const {
+  bool hasSize(Value v) const {
     auto type = dyn_cast<RankedTensorType>(v.getType());
     return type && type.getRank() == 2 && type.getDimSize(0) == rows && type.getNumElements() == elements;
   }
@@ -119,7 +121,7 @@ private:
     if (auto matmul = dyn_cast<MatMulOp>(op)) {
       if (typeOf(matmul.getResult()).getRank() != 2 || matmul.getAddend())
         return Kind::Other;
-      if (!matmul.getTransposeA() && isWide(matmul.getA()) && !isWide(matmul.getB()))
+      if (!matmul.getTransposeA() && wide.contains(matmul.getA()) && !wide.contains(matmul.getB()))
         return Kind::Rows;
       bool sums = matmul.getTransposeA() && !matmul.getTransposeB() && !matmul.getBias();
       return sums ? Kind::Sum : Kind::Other;
@@ -165,7 +167,7 @@ private:
       auto value = cast<SplatElementsAttr>(splat.getValue());
       return arith::ConstantOp::create(b, v.getLoc(), value.resizeSplat(cast<ShapedType>(withRows(v.getType(), count))));
     }
-    bool cheap = op && !inMemory && (isWide(v) || typeOf(v).getRank() == 1) &&
+    bool cheap = op && !inMemory && (hasSize(v) || typeOf(v).getRank() == 1) &&
                  (op->hasTrait<OpTrait::Elementwise>() || isa<BroadcastOp>(op) ||
                   (isa<IotaOp>(op) && cast<IotaOp>(op).getDim() != 0));
     if (cheap) {
@@ -251,6 +253,7 @@ private:
   MatMulOp product;
   SmallVector<Operation *> region; // in program order
   llvm::SmallPtrSet<Operation *, 32> inside, leadsBack;
+  llvm::DenseSet<Value> wide; // the product, and what is computed from it in its size
   llvm::MapVector<Value, SmallVector<Value>> parts;
   llvm::MapVector<Value, Value> sums;
 };
@@ -262,13 +265,10 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
     auto step = getOperation().lookupSymbol<func::FuncOp>("micro_step");
     if (!step || bytes <= 0)
       return;
-    SmallVector<MatMulOp> large;
-    for (auto product : step.getBody().front().getOps<MatMulOp>()) {
-      bool isHead = typeOf(product.getResult()).getRank() == 2 && !product.getTransposeA() && !product.getAddend();
-      if (isHead && bytesOf(product.getResult()) > bytes && feedsRowReduction(product))
-        large.push_back(product);
-    }
-    for (MatMulOp product : large) {
+    for (MatMulOp product : findHeads(step)) {
+      if (typeOf(product.getResult()).getRank() != 2 || product.getTransposeA() || product.getAddend() ||
+          bytesOf(product.getResult()) <= bytes)
+        continue;
       Head head(product);
       Location loc = product.getLoc();
       std::string why;
@@ -285,14 +285,22 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
     }
   }
 
-  // A softmax or a norm of the product, which tells a head from other large products.
-  static bool feedsRowReduction(MatMulOp product) {
-    for (Operation *user : product.getResult().getUsers()) {
-      auto reduces = [](Operation *op) { return isa<ReduceOp>(op); };
-      if (reduces(user) || (user->getNumResults() == 1 && llvm::any_of(user->getResult(0).getUsers(), reduces)))
-        return true;
+  // The products that the loss is computed from without another one between.
+  static SmallVector<MatMulOp> findHeads(func::FuncOp step) {
+    llvm::SetVector<Operation *> seen;
+    SmallVector<MatMulOp> heads;
+    Operation *exit = step.getBody().front().getTerminator();
+    SmallVector<Value> worklist(exit->getOperands().take_front(1));
+    while (!worklist.empty()) {
+      Operation *op = worklist.pop_back_val().getDefiningOp();
+      if (!op || !seen.insert(op))
+        continue;
+      if (auto product = dyn_cast<MatMulOp>(op))
+        heads.push_back(product);
+      else if (isFusible(op))
+        llvm::append_range(worklist, op->getOperands());
     }
-    return false;
+    return heads;
   }
 
   // As many rows as fit; a divisor of all of them that GEMMs like, where there is one not far below.

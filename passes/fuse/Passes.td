@@ -56,7 +56,7 @@ def ChunkLoss : Pass<"msamp-chunk-loss", "::mlir::ModuleOp"> {
     size. Each chunk's results are parts of concatenations or, where rows are summed, accumulated in FP32 in order. No chunk
     shares a kernel with another one, so that its memory is free when the next one begins.
   }];
-  let options = [Option<"bytes", "bytes", "int64_t", "256 << 20", "most bytes of a result; 0: never cut">];
+  let options = [Option<"bytes", "bytes", "int64_t", "512 << 20", "most bytes of a result; 0: never cut">];
 }
 
 def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {

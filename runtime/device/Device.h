@@ -72,6 +72,8 @@ struct MatMulArgs {
   Tensor scaleA, scaleB;
   bool hasAddend = false; // c = (that) + addend, which has c's shape and may be c itself
   Tensor addend;
+  bool hasBias = false;   // c = (that) + bias, a value a column
+  Tensor bias;
   const float *scaleOut = nullptr; // in device memory: c is stored times this value; null: 1
   float *amaxOut = nullptr;        // in device memory: becomes the largest magnitude of the result, before scaleOut and rounding
 };

@@ -75,12 +75,24 @@ void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {
     args.a = in[0];
     args.b = in[1];
     args.c = out[0];
-    args.transposeA = step.matmul().transpose_a();
-    args.transposeB = step.matmul().transpose_b();
-    args.scaled = step.matmul().scaled();
+    const plan::MatMul &matmul = step.matmul();
+    args.transposeA = matmul.transpose_a();
+    args.transposeB = matmul.transpose_b();
+    args.scaled = matmul.scaled();
+    args.hasAddend = matmul.has_addend();
+    args.hasBias = matmul.has_bias();
+    size_t next = 2;
     if (args.scaled) {
-      args.scaleA = in[2];
-      args.scaleB = in[3];
+      args.scaleA = in[next++];
+      args.scaleB = in[next++];
+    }
+    if (args.hasAddend)
+      args.addend = in[next++];
+    if (args.hasBias)
+      args.bias = in[next++];
+    if (matmul.quantised()) {
+      args.scaleOut = reinterpret_cast<const float *>(in[next].data);
+      args.amaxOut = reinterpret_cast<float *>(out[1].data);
     }
     device_.matmul(args);
     break;

@@ -113,6 +113,8 @@ void CpuDevice::matmul(const MatMulArgs &args) {
   const unsigned rank = args.c.rank;
   if (rank < 2 || args.a.rank != rank || args.b.rank != rank)
     failInternal("a product of tensors of {}, {} and {} dimensions", args.a.rank, args.b.rank, rank);
+  if (args.hasBias && (args.bias.rank != 1 || args.bias.shape[0] != args.c.shape[rank - 1]))
+    failInternal("a product and its bias are of different shapes");
   if (args.hasAddend && (args.addend.rank != rank || !std::equal(args.c.shape, args.c.shape + rank, args.addend.shape)))
     failInternal("a product and its addend are of different shapes");
   const int64_t m = args.c.shape[rank - 2], n = args.c.shape[rank - 1];
@@ -124,7 +126,7 @@ void CpuDevice::matmul(const MatMulArgs &args) {
     *args.amaxOut = 0.0f;
   if (m == 0 || n == 0 || batches == 0)
     return;
-  if (k == 0 && !args.hasAddend)
+  if (k == 0 && !args.hasAddend && !args.hasBias)
     return fill(args.c, 0.0);
 
   int64_t tileM, tileN;
@@ -194,6 +196,11 @@ void CpuDevice::matmul(const MatMulArgs &args) {
       for (int64_t i = 0; i < rows; ++i)
         addRow(ops_, args.addend, addend + static_cast<size_t>(i * args.addend.strides[rank - 2]) * sizeOf(args.addend.type),
             result + i * ld, cols, result + rows * cols);
+    }
+    if (args.hasBias) {
+      const std::byte *bias = args.bias.data + static_cast<size_t>(j0 * args.bias.strides[0]) * sizeOf(args.bias.type);
+      for (int64_t i = 0; i < rows; ++i)
+        addRow(ops_, args.bias, bias, result + i * ld, cols, scratch + sizeA + sizeB + rows * cols);
     }
     if (args.amaxOut) {
       uint32_t largest = 0;

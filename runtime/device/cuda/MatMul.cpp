@@ -148,6 +148,10 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
       invert.count[side] = count;
     }
   }
+  if (!finishing && args.hasBias) {
+    epilogue.bias = args.bias.data;
+    epilogue.biasType = args.bias.type;
+  }
   if (!finishing && isFp8(args.c.type)) {
     epilogue.scaleOut = args.scaleOut;
     epilogue.amaxOut = args.amaxOut;
@@ -165,7 +169,8 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
       inverses[side] = invert.to[side] = reinterpret_cast<float *>(base + inverseOffsets[side]);
 
   Call call;
-  if (!callOf(product, call))
+  // The library's bias is a value a row of its column-major D.
+  if (!callOf(product, call) || (epilogue.bias && (!call.firstIsB || args.bias.type != args.c.type || args.bias.strides[0] != 1)))
     return false;
   epilogue.scales.first = inverses[call.firstIsB ? 1 : 0];
   epilogue.scales.second = inverses[call.firstIsB ? 0 : 1];
@@ -221,6 +226,11 @@ void MatMul::finish(const MatMulArgs &args, const Product &product, const float 
   finish.c = viewOf(product.c);
   if (product.hasAddend)
     finish.addend = viewOf(product.addend);
+  if (args.hasBias) {
+    finish.bias.data = args.bias.data;
+    finish.bias.type = args.bias.type;
+    finish.bias.colStride = args.bias.strides[0];
+  }
   if (args.scaled) {
     finish.scaleA = reinterpret_cast<const float *>(args.scaleA.data);
     finish.scaleB = reinterpret_cast<const float *>(args.scaleB.data);

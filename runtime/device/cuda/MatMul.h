@@ -55,6 +55,8 @@ private:
     Scales scales;
     const float *scaleOut = nullptr;
     float *amaxOut = nullptr;
+    const std::byte *bias = nullptr;
+    Type biasType = Type::None;
   };
   struct Plan;
 

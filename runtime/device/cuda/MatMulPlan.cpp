@@ -81,12 +81,12 @@ std::string MatMul::keyOf(const Call &call, const Epilogue &e) const {
     return fmt::format("{}{} ld{} s{} a{}", nameOf(s.type), s.transposed ? 'T' : 'N', s.leading, s.batchStride,
                        alignmentClass(s));
   };
-  return fmt::format("{}x{}x{}x{}, {}, {}, {}, {}, scales {}{}{}", call.rows, call.cols, call.k, call.batches,
+  return fmt::format("{}x{}x{}x{}, {}, {}, {}, {}, scales {}{}{}{}", call.rows, call.cols, call.k, call.batches,
                      text(call.first), text(call.second), call.hasAddend ? text(call.addend) : "-", text(call.d),
                      !e.scales.first    ? "-"
                      : e.scales.vectors ? "rows"
                                         : "one",
-                     e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "");
+                     e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "", e.bias ? ", bias" : "");
 }
 
 MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epilogue &e) {
@@ -107,6 +107,10 @@ MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epi
       set(plan->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
       set(plan->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
     }
+    if (e.bias) {
+      set(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(plan->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(dataType(e.biasType)));
+    }
     plan->first = layoutOf(call.first, call.first.type, call.batches);
     plan->second = layoutOf(call.second, call.second.type, call.batches);
     plan->d = layoutOf(call.d, call.d.type, call.batches);
@@ -119,6 +123,8 @@ MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epi
     set(plan->op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, e.scales.first);
     set(plan->op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, e.scales.second);
   }
+  if (e.bias)
+    set(plan->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, e.bias);
   if (e.scaleOut)
     set(plan->op, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, e.scaleOut);
   if (e.amaxOut)

@@ -150,6 +150,18 @@ TEST(MatMulEpilogue, AddsScalesAndFindsTheLargest) {
   device->matmul(args);
   for (int64_t i = 0; i < m * n; ++i)
     ASSERT_EQ(static_cast<float>(sum.get(i)), static_cast<float>(plain.get(i)) + before[static_cast<size_t>(i)]) << i;
+  // A bias alone, to BF16.
+  TestTensor bias(Type::BF16, {n}), rounded(Type::BF16, {m, n});
+  bias.random(9, 10);
+  args.hasAddend = false;
+  args.hasBias = true;
+  args.bias = bias;
+  args.c = rounded;
+  device->matmul(args);
+  for (int64_t i = 0; i < m * n; ++i) {
+    const float value = static_cast<float>(plain.get(i)) + static_cast<float>(bias.get(i % n));
+    ASSERT_NEAR(rounded.get(i), value, std::fabs(value) / 256) << i;
+  }
 }
 
 TEST(MatMulStrides, PartsOfLargerTensorsWork) {

@@ -36,7 +36,7 @@ struct PackArgs {
 struct FinishArgs {
   MatrixShape shape;
   const float *product = nullptr; // contiguous
-  MatrixView c, addend;           // addend.data null: none
+  MatrixView c, addend, bias;     // addend.data, bias.data null: none
   const float *scaleA = nullptr, *scaleB = nullptr;
   int64_t strideA = 0, strideB = 0; // 0: one value
   const float *scaleOut = nullptr;

@@ -62,6 +62,8 @@ extern "C" __global__ void __launch_bounds__(256) msampFinish(const __grid_const
       value +=
           loadValue(args.addend.data, args.addend.type,
                     batchOffset(shape, args.addend, batch) + row * args.addend.rowStride + col * args.addend.colStride);
+    if (args.bias.data)
+      value += loadValue(args.bias.data, args.bias.type, col * args.bias.colStride);
     largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
     storeValue(args.c.data, args.c.type,
                batchOffset(shape, args.c, batch) + row * args.c.rowStride + col * args.c.colStride, value * scaleOut);
