@@ -1,0 +1,38 @@
+// msamp-ops-check: products and attention of a GPU against those of the CPU, with their rates. One line a case.
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "runtime/core/Error.h"
+#include "tests/gpu/CheckTensor.h"
+
+int main(int argc, char **argv) {
+  using namespace msamp;
+  test::Report report;
+  std::string kind = "cuda";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option == "--quick")
+      report.quick = true;
+    else if (option == "--device" && i + 1 < argc)
+      kind = argv[++i];
+    else if (option.starts_with("--") || !report.only.empty()) {
+      fmt::print(stderr, "usage: msamp-ops-check [--quick] [--device cuda] [PART-OF-A-NAME]\n");
+      return 64;
+    } else {
+      report.only = option;
+    }
+  }
+  try {
+    auto cpu = runtime::makeDevice({.kind = "cpu"}), gpu = runtime::makeDevice({.kind = kind});
+    fmt::print("{} against {}\n", gpu->description(), cpu->description());
+    test::checkMatMul({*cpu, *gpu}, report);
+    test::checkAttention({*cpu, *gpu}, report);
+  } catch (const runtime::Error &error) {
+    fmt::print(stderr, "msamp-ops-check: {}\n", error.what());
+    return error.exitCode();
+  }
+  fmt::print("ops: {} checked, {} wrong\n", report.checked, report.wrong);
+  return report.wrong == 0 ? 0 : 1;
+}
