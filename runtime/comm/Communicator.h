@@ -42,6 +42,7 @@ struct CommOptions {
   unsigned rank = 0, size = 1;
   std::string rendezvous;         // folder shared by the ranks
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
+  void *stream = nullptr;         // nccl: the CUstream of the device whose memory is exchanged; its context is current
 };
 
 // Size 1 gives the single communicator. Error 75 if the peers do not come, 70 if the module cannot be loaded.
