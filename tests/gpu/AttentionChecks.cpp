@@ -85,7 +85,7 @@ void check(Devices devices, Report &report, const Case &x) {
           : x.bias == Bias::Shared ? " shared bias"
                                    : " mask";
   name += x.fused ? " fused" : "";
-  if (!report.wants(name) || (report.quick && flops > 5e10))
+  if (!report.wants(name) || (report.quick && flops > 1e10))
     return;
 
   Inputs in(devices, x), gradients(devices, x);
