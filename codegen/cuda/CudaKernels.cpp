@@ -2,7 +2,6 @@
 #include "codegen/cuda/CudaKernels.h"
 
 #include "codegen/cuda/Lowering.h"
-#include "codegen/cuda/SimpleKernel.h"
 #include "codegen/cuda/UpdateKernel.h"
 
 #include "mlir/Conversion/Passes.h"
@@ -92,11 +91,11 @@ CudaKernels::CudaKernels(MLIRContext *context, const Target &target) : target(ta
 CudaKernels::~CudaKernels() = default;
 
 int64_t workspaceBytes(ClusterOp cluster, const Target &target) {
-  return simpleWorkspaceBytes(cluster);
+  return clusterWorkspaceBytes(cluster, target);
 }
 
 LogicalResult CudaKernels::addCluster(ClusterOp cluster, StringRef symbol, SmallVectorImpl<KernelEntry> &entries) {
-  return emitSimpleKernel(gpuModule, cluster, symbol, entries);
+  return emitClusterKernel(gpuModule, cluster, symbol, target, entries);
 }
 
 LogicalResult CudaKernels::addUpdate(StringRef symbol, const partition::ClassStorage &storage, StringRef optimizer,

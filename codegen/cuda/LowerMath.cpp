@@ -12,6 +12,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -99,7 +100,8 @@ struct LowerTo : OpRewritePattern<OpTy> {
 };
 
 // The approximate quotient and one correction by its remainder, which also makes division by powers of two exact.
-// Where there is no remainder (by 0 or infinity, of infinity or NaN) the approximate quotient is right.
+// Where there is no finite remainder (by 0 or infinity, of infinity or NaN, beyond FP32) the approximate quotient is
+// right.
 Value divide(Fp32 &f, arith::DivFOp op) {
   Value x = op.getLhs(), y = op.getRhs();
   FloatAttr divisor;
@@ -120,8 +122,10 @@ Value divide(Fp32 &f, arith::DivFOp op) {
   Value negative = f.neg(y);
   Value remainder = f.fma(negative, quotient, x);
   Value corrected = f.fma(remainder, r, quotient);
-  Value none = arith::CmpFOp::create(f.b, arith::CmpFPredicate::UNO, remainder, remainder);
-  return f.select(none, quotient, corrected);
+  Value infinity = f.number(std::numeric_limits<double>::infinity());
+  Value size = f.abs(remainder);
+  Value finite = arith::CmpFOp::create(f.b, arith::CmpFPredicate::OLT, size, infinity);
+  return f.select(finite, corrected, quotient);
 }
 
 // 2^j * 2^f with j = round(x / ln 2), kept within the exponents of normal numbers; beyond them f takes the rest.
