@@ -164,6 +164,9 @@ public:
   // Runs steps whose calls depend on `key` alone; a device may record them once and repeat the recording.
   virtual void sequence(const std::string &key, const std::function<void()> &steps) { steps(); }
 
+  // The tables whose scales products will name, before the first of them.
+  virtual void bindTables(const StepTables &) {}
+
   // Control of a step; the arithmetic is in StepRules.h. `values` are addresses of FP32 scalars, one an index.
   virtual void noteLoss(const StepTables &tables, const Tensor &loss, LossUse use) = 0;
   // state.sums: squares of all gradients, NaN if an amax on the way was not finite, partial sums in FP64 in a fixed order; and
@@ -229,6 +232,7 @@ struct DeviceOptions {
   std::string kind = "cpu"; // module lib/msamp_device_KIND.so beside the program's folder
   unsigned threads = 0;     // 0: the cores that this process may use, shared among the ranks
   unsigned ranksOnMachine = 1;
+  unsigned index = 0;       // which of the machine's GPUs
 };
 
 std::unique_ptr<Device> makeDevice(const DeviceOptions &options);

@@ -81,12 +81,18 @@ MSAMP_EVERYWHERE void planScales(const StepTables &t, const ClassRule &rule, dou
 MSAMP_EVERYWHERE void commitScales(const StepTables &t, uint32_t p) {
   t.weightAmax[p] = t.newAmax[p];
   t.weightScale[p] = t.newWeightScale[p];
+  t.weightInverse[p] = 1.0f / t.newWeightScale[p];
   t.masterScale[p] = t.newMasterScale[p];
+}
+
+MSAMP_EVERYWHERE void setSiteScale(const StepTables &t, uint32_t site, float scale) {
+  t.siteScale[site] = scale;
+  t.siteInverse[site] = 1.0f / scale;
 }
 
 // Scale of a site without history from the tensor itself.
 MSAMP_EVERYWHERE void calibrateSite(const StepTables &t, uint32_t site, float amax) {
-  t.siteScale[site] = scaleOf(amax, t.siteRules[site].format, t.siteRules[site].margin);
+  setSiteScale(t, site, scaleOf(amax, t.siteRules[site].format, t.siteRules[site].margin));
 }
 
 // Several uses of a site, or micro-batches: the largest counts; a NaN stays.
@@ -125,7 +131,7 @@ MSAMP_EVERYWHERE SitePush pushSite(const StepTables &t, uint32_t site) {
   push.unused = amax == 0;
   push.saturated = amax * old > largestOf(rule.format);
   push.changed = scale != old;
-  t.siteScale[site] = scale;
+  setSiteScale(t, site, scale);
   return push;
 }
 

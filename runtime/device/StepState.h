@@ -53,6 +53,8 @@ struct StepTables {
   uint32_t parameters = 0;
   // By site; histories are rows of `history` values. An amax of -1: nothing recorded.
   float *siteScale = nullptr, *siteAmax = nullptr, *siteHistory = nullptr;
+  // 1 / scale of each site and stored weight, for libraries that multiply by what we divide by.
+  float *siteInverse = nullptr, *weightInverse = nullptr;
   const SiteRule *siteRules = nullptr;
   uint32_t sites = 0, history = 1;
 };

@@ -54,6 +54,7 @@ void ExecutorImpl::allocate() {
     constantData_ = static_cast<std::byte *>(device_.allocate(constants_.size()));
     device_.upload(constantData_, constants_.data(), constants_.size());
   }
+  device_.bindTables(state_.tables);
   loadKernels();
   if (loaded_.program("micro_step"))
     bound("micro_step");

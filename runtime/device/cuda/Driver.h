@@ -20,7 +20,7 @@ namespace msamp::runtime::cuda {
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamQuery)                    \
   X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing)                                                 \
   X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy)                              \
-  X(cuEventCreate) X(cuEventRecord) X(cuEventDestroy) X(cuEventElapsedTime) X(cuEventSynchronize)
+  X(cuEventCreate) X(cuEventRecord) X(cuEventRecordWithFlags) X(cuEventDestroy) X(cuEventElapsedTime) X(cuEventSynchronize)
 
 // The driver's functions by the names of cuda.h (which maps some of them to versioned symbols).
 struct Driver {

@@ -1,0 +1,308 @@
+#include "runtime/device/cuda/CudaDevice.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/core/Error.h"
+#include "runtime/core/Fp8.h"
+
+extern "C" const unsigned char msampFatbinStepControl[], msampFatbinTensors[];
+
+namespace msamp::runtime::cuda {
+
+//===--- Context -------------------------------------------------------------------------------------------------------===//
+
+Context::Context(unsigned index) {
+  int count = 0;
+  MSAMP_CU(cuDeviceGetCount, &count);
+  if (index >= static_cast<unsigned>(count))
+    failTryAgain("GPU {} was asked for, but this process sees {}; check CUDA_VISIBLE_DEVICES, or start fewer ranks with --nproc",
+        index, count);
+  MSAMP_CU(cuDeviceGet, &device, static_cast<int>(index));
+  int major = 0, minor = 0, units = 0;
+  MSAMP_CU(cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  MSAMP_CU(cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  MSAMP_CU(cuDeviceGetAttribute, &units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  capability = major * 10 + minor;
+  processors = static_cast<unsigned>(units);
+  char text[256] = {};
+  MSAMP_CU(cuDeviceGetName, text, static_cast<int>(sizeof text), device);
+  name = text;
+  if (capability < 80)
+    failTryAgain("{} has compute capability {}.{}; 8.0 (A100) or newer is needed", name, major, minor);
+  CUcontext context = nullptr;
+  MSAMP_CU(cuDevicePrimaryCtxRetain, &context, device);
+  MSAMP_CU(cuCtxSetCurrent, context);
+  MSAMP_CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+}
+
+Context::~Context() {
+  Driver::get().cuStreamDestroy(stream);
+  Driver::get().cuDevicePrimaryCtxRelease(device);
+}
+
+//===--- Memory --------------------------------------------------------------------------------------------------------===//
+
+static uint64_t freeMemory() {
+  size_t free = 0, total = 0;
+  MSAMP_CU(cuMemGetInfo, &free, &total);
+  return free;
+}
+
+CudaDevice::CudaDevice(const DeviceOptions &options)
+    : context_(options.index), pool_(options.threads > 0 ? options.threads : 1), scratch_(context_.stream),
+      control_(msampFatbinStepControl, "of a step's control"), tensors_(msampFatbinTensors, "for tensors"),
+      matmul_(context_.device, context_.stream, scratch_), attention_(context_.stream, scratch_) {}
+
+CudaDevice::~CudaDevice() {
+  const Driver &driver = Driver::get();
+  driver.cuStreamSynchronize(context_.stream);
+  for (auto &[key, recording] : recordings_)
+    if (recording.graph)
+      driver.cuGraphExecDestroy(recording.graph);
+  for (CUevent event : events_)
+    driver.cuEventDestroy(event);
+  for (auto &[value, place] : constants_)
+    driver.cuMemFree(reinterpret_cast<CUdeviceptr>(place));
+}
+
+std::string CudaDevice::description() const {
+  return fmt::format("cuda, {}, sm_{}, {} multiprocessors", context_.name, context_.capability, context_.processors);
+}
+
+void *CudaDevice::allocate(size_t bytes) {
+  if (bytes == 0)
+    return nullptr;
+  CUdeviceptr data = 0;
+  const CUresult result = Driver::get().cuMemAlloc(&data, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    failTryAgain("out of GPU memory: {:.2f} GiB were asked for, {:.2f} GiB of {} are free; compile with a smaller batch (--dim), "
+                 "--recompute full or --level O3, or use more ranks with --zero 1",
+        static_cast<double>(bytes) / 0x1p30, static_cast<double>(freeMemory()) / 0x1p30, context_.name);
+  check(result, "cuMemAlloc");
+  MSAMP_CU(cuMemsetD8Async, data, 0, bytes, context_.stream);
+  allocated_ += bytes;
+  peak_ = std::max(peak_, allocated_);
+  return reinterpret_cast<void *>(data);
+}
+
+void CudaDevice::release(void *data, size_t bytes) {
+  if (!data)
+    return;
+  Driver::get().cuStreamSynchronize(context_.stream);
+  Driver::get().cuMemFree(reinterpret_cast<CUdeviceptr>(data));
+  allocated_ -= bytes;
+}
+
+void *CudaDevice::allocateStaging(size_t bytes) {
+  void *data = nullptr;
+  if (bytes > 0) {
+    MSAMP_CU(cuMemAllocHost, &data, bytes);
+    std::memset(data, 0, bytes);
+  }
+  return data;
+}
+
+void CudaDevice::releaseStaging(void *data, size_t) {
+  if (!data)
+    return;
+  Driver::get().cuStreamSynchronize(context_.stream);
+  Driver::get().cuMemFreeHost(data);
+}
+
+void CudaDevice::upload(void *destination, const void *source, size_t bytes) {
+  MSAMP_CU(cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(destination), source, bytes, context_.stream);
+}
+
+void CudaDevice::download(void *destination, const void *source, size_t bytes) {
+  MSAMP_CU(cuMemcpyDtoHAsync, destination, reinterpret_cast<CUdeviceptr>(source), bytes, context_.stream);
+  MSAMP_CU(cuStreamSynchronize, context_.stream);
+}
+
+void CudaDevice::copyBytes(void *destination, const void *source, size_t bytes) {
+  MSAMP_CU(cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(destination), reinterpret_cast<CUdeviceptr>(source), bytes,
+      context_.stream);
+}
+
+DeviceMemory CudaDevice::memory() const {
+  size_t free = 0, total = 0;
+  MSAMP_CU(cuMemGetInfo, &free, &total);
+  DeviceMemory memory;
+  memory.peak = peak_;
+  memory.libraries = scratch_.bytes() + matmul_.bytes();
+  const uint64_t used = total - free;
+  memory.context = used > allocated_ + memory.libraries ? used - allocated_ - memory.libraries : 0;
+  memory.total = total;
+  return memory;
+}
+
+//===--- Kernels of the plan ---------------------------------------------------------------------------------------------===//
+
+void CudaDevice::loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) {
+  // Of the architecture itself first, which may use all of it; then PTX of an older one, which the driver compiles.
+  const std::string own = fmt::format("sm_{}", context_.capability);
+  std::vector<std::string> names = {own + "a.cubin", own + "a.ptx", own + ".cubin", own + ".ptx"};
+  if (context_.capability >= 80 && context_.capability < 90)
+    names.push_back("sm_80.cubin");
+  names.push_back("sm_80.ptx");
+  const std::string *chosen = nullptr;
+  for (const std::string &name : names)
+    for (const std::string &file : files)
+      if (!chosen && std::filesystem::path(file).filename() == name)
+        chosen = &file;
+  if (!chosen) {
+    std::string has;
+    for (const std::string &file : files)
+      has += (has.empty() ? "" : ", ") + std::filesystem::path(file).filename().string();
+    failData("the plan has no kernels for {} (sm_{}), but {}; compile it with --target sm_{}", context_.name, context_.capability,
+        has.empty() ? "none at all" : has, context_.capability == 90 ? "90a" : context_.capability >= 100 ? "100a" : "80");
+  }
+  std::ifstream in(*chosen, std::ios::binary);
+  image_.assign(std::istreambuf_iterator<char>(in), {});
+  if (!in)
+    failIo("cannot read {}", *chosen);
+  kernelModule_ = Module(image_.c_str(), *chosen);
+  kernels_.clear();
+  for (const KernelRef &kernel : kernels) {
+    if (kernel.entries.empty())
+      failData("{}: kernel {} has no launch for a GPU; compile the plan again", *chosen, kernel.symbol);
+    std::vector<Entry> &entries = kernels_.emplace_back();
+    for (const KernelEntry &entry : kernel.entries)
+      entries.push_back(entryOf(entry));
+  }
+}
+
+CudaDevice::Entry CudaDevice::entryOf(const KernelEntry &entry) {
+  return {kernelModule_.function(entry.symbol, entry.sharedBytes), entry};
+}
+
+void CudaDevice::launch(unsigned kernel, std::span<void *const> args) {
+  std::vector<void *> pointers;
+  for (void *const &arg : args)
+    pointers.push_back(const_cast<void **>(&arg));
+  for (const Entry &entry : kernels_.at(kernel))
+    MSAMP_CU(cuLaunchKernel, entry.function, entry.shape.gridX, std::max(1u, entry.shape.gridY), 1, entry.shape.block, 1, 1,
+        entry.shape.sharedBytes, context_.stream, pointers.data(), nullptr);
+}
+
+unsigned CudaDevice::loadUpdateKernel(const UpdateKernelRef &kernel) {
+  updates_.emplace_back(entryOf(kernel.entry), std::max(1u, kernel.blocksPerCta));
+  return static_cast<unsigned>(updates_.size() - 1);
+}
+
+const int64_t *CudaDevice::constantOf(int64_t value) {
+  auto [known, added] = constants_.try_emplace(value, nullptr);
+  if (added) {
+    if (isCapturing(context_.stream))
+      failInternal("an update of {} blocks was recorded before it had run once", value);
+    CUdeviceptr place = 0;
+    MSAMP_CU(cuMemAlloc, &place, sizeof value);
+    MSAMP_CU(cuMemcpyHtoDAsync, place, &value, sizeof value, context_.stream);
+    known->second = reinterpret_cast<const int64_t *>(place);
+  }
+  return known->second;
+}
+
+void CudaDevice::update(unsigned kernel, const StepTables &t, const UpdateArgs &a) {
+  const auto &[entry, blocksPerCta] = updates_.at(kernel);
+  const int64_t *blocks = constantOf(a.blocks);
+  const auto grid = static_cast<unsigned>((a.blocks + blocksPerCta - 1) / blocksPerCta);
+  // In the order of codegen/cuda/UpdateKernel.h.
+  cuda::launch(context_.stream, entry.function, grid, 1, entry.shape.block, entry.shape.sharedBytes, a.weight, a.master, a.grad,
+      a.gradBlockScale, a.m, a.mBlockScale, a.v, a.vBlockScale, a.owner, t.gradScale, t.weightScale, t.newWeightScale,
+      t.masterScale, t.newMasterScale, t.newAmax, &t.state->kernelHyper[0], blocks);
+}
+
+// The first time steps run as they are asked for, since libraries choose and allocate then; the second time they are
+// recorded.
+void CudaDevice::sequence(const std::string &key, const std::function<void()> &steps) {
+  Recording &recording = recordings_[key];
+  if (!recording.ran) {
+    steps();
+    recording.ran = true;
+    return;
+  }
+  if (!recording.graph) {
+    CUgraph graph = nullptr;
+    MSAMP_CU(cuStreamBeginCapture, context_.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    try {
+      steps();
+    } catch (...) {
+      Driver::get().cuStreamEndCapture(context_.stream, &graph);
+      if (graph)
+        Driver::get().cuGraphDestroy(graph);
+      throw;
+    }
+    MSAMP_CU(cuStreamEndCapture, context_.stream, &graph);
+    const CUresult result = Driver::get().cuGraphInstantiateWithFlags(&recording.graph, graph, 0);
+    Driver::get().cuGraphDestroy(graph);
+    check(result, "cuGraphInstantiateWithFlags");
+  }
+  MSAMP_CU(cuGraphLaunch, recording.graph, context_.stream);
+}
+
+//===--- The host's part -----------------------------------------------------------------------------------------------===//
+
+void CudaDevice::decode(Type type, const void *source, float *destination, int64_t count) const {
+  for (int64_t i = 0; i < count; ++i)
+    switch (type) {
+    case Type::F32: destination[i] = static_cast<const float *>(source)[i]; break;
+    case Type::BF16: destination[i] = decodeBF16(static_cast<const uint16_t *>(source)[i]); break;
+    case Type::F16: destination[i] = decodeF16(static_cast<const uint16_t *>(source)[i]); break;
+    case Type::E4M3: destination[i] = decodeE4M3(static_cast<const uint8_t *>(source)[i]); break;
+    case Type::E5M2: destination[i] = decodeE5M2(static_cast<const uint8_t *>(source)[i]); break;
+    default: failInternal("a tensor of {} was to be read as floats", nameOf(type));
+    }
+}
+
+void CudaDevice::encode(Type type, const float *source, void *destination, int64_t count) const {
+  for (int64_t i = 0; i < count; ++i)
+    switch (type) {
+    case Type::F32: static_cast<float *>(destination)[i] = source[i]; break;
+    case Type::BF16: static_cast<uint16_t *>(destination)[i] = encodeBF16(source[i]); break;
+    case Type::F16: static_cast<uint16_t *>(destination)[i] = encodeF16(source[i]); break;
+    case Type::E4M3: static_cast<uint8_t *>(destination)[i] = encodeE4M3(source[i]); break;
+    case Type::E5M2: static_cast<uint8_t *>(destination)[i] = encodeE5M2(source[i]); break;
+    default: failInternal("floats were to be written to a tensor of {}", nameOf(type));
+    }
+}
+
+float CudaDevice::largestMagnitude(const float *values, int64_t count) const {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, bitsOf(values[i]) & 0x7fffffffu);
+  return floatOf(largest);
+}
+
+void CudaDevice::parallel(int64_t count, const std::function<void(int64_t)> &body) {
+  pool_.run(count, [&](int64_t i, unsigned) { body(i); });
+}
+
+//===--- Moments -------------------------------------------------------------------------------------------------------===//
+
+void CudaDevice::mark(unsigned index) {
+  while (events_.size() <= index)
+    MSAMP_CU(cuEventCreate, &events_.emplace_back(), CU_EVENT_DEFAULT);
+  MSAMP_CU(cuEventRecordWithFlags, events_[index], context_.stream,
+      isCapturing(context_.stream) ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT);
+}
+
+std::vector<double> CudaDevice::marks(unsigned count) {
+  std::vector<double> seconds;
+  MSAMP_CU(cuStreamSynchronize, context_.stream);
+  for (unsigned i = 0; i < count; ++i) {
+    float milliseconds = 0;
+    MSAMP_CU(cuEventElapsedTime, &milliseconds, events_.at(0), events_.at(i));
+    seconds.push_back(static_cast<double>(milliseconds) * 1e-3);
+  }
+  return seconds;
+}
+
+} // namespace msamp::runtime::cuda
+
+extern "C" msamp::runtime::Device *msampCreateDevice(const msamp::runtime::DeviceOptions *options) {
+  return new msamp::runtime::cuda::CudaDevice(*options);
+}

@@ -1,0 +1,167 @@
+// The control of a step: the functions of StepRules.h, an entry a thread; sums in a fixed order.
+#include "runtime/device/cuda/kernels/ControlArgs.h"
+#include "runtime/device/cuda/kernels/Values.cuh"
+
+using namespace msamp::runtime;
+using namespace msamp::runtime::cuda;
+
+namespace {
+
+// Sum over the threads of a block, the same tree every time; on thread 0.
+template <unsigned threads> __device__ double blockSum(double value) {
+  __shared__ double lanes[threads / 32];
+  for (int offset = 16; offset > 0; offset /= 2)
+    value += __shfl_down_sync(0xffffffffu, value, offset);
+  if (threadIdx.x % 32 == 0)
+    lanes[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (unsigned i = 1; i < threads / 32; ++i)
+      value += lanes[i];
+  return value;
+}
+
+template <unsigned bytes> struct Word;
+template <> struct Word<4> { using type = uint32_t; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<16> { using type = uint4; };
+
+// Four neighbouring values of a lane with one access.
+template <Type type> __device__ float squaresOfFour(const void *data, int64_t i) {
+  union {
+    typename Word<4 * sizeOf(type)>::type word;
+    unsigned char bytes[4 * sizeOf(type)];
+  } four;
+  four.word = __ldg(reinterpret_cast<const decltype(four.word) *>(static_cast<const unsigned char *>(data) + i * sizeOf(type)));
+  float sum = 0;
+  for (int j = 0; j < 4; ++j) {
+    const float value = loadValue(four.bytes, type, j);
+    sum = fmaf(value, value, sum);
+  }
+  return sum;
+}
+
+template <Type type> __device__ void squares(const SquaresArgs &args) {
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * (squaresThreads / 32);
+  const int lane = threadIdx.x % 32;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t block = blockIdx.x * (squaresThreads / 32) + threadIdx.x / 32; block < args.blocks; block += warps) {
+    const float four = squaresOfFour<type>(args.data, block * blockSize + lane * 4);
+    const float scale = args.blockScale ? args.blockScale[block] : args.parameterScale[args.owner[block]];
+    const double inverse = 1.0 / static_cast<double>(scale);
+    sum += static_cast<double>(four) * inverse * inverse;
+  }
+  sum = blockSum<squaresThreads>(sum);
+  if (threadIdx.x == 0)
+    args.partials[blockIdx.x] = sum;
+}
+
+} // namespace
+
+extern "C" __global__ void msampNoteLoss(StepTables tables, const void *loss, Type type, LossUse use) {
+  noteLoss(*tables.state, loadValue(loss, type, 0), use);
+}
+
+extern "C" __global__ void __launch_bounds__(squaresThreads) msampSquares(const __grid_constant__ SquaresArgs args) {
+  switch (args.type) {
+  case Type::F32: return squares<Type::F32>(args);
+  case Type::BF16: return squares<Type::BF16>(args);
+  case Type::F16: return squares<Type::F16>(args);
+  case Type::E4M3: return squares<Type::E4M3>(args);
+  case Type::E5M2: return squares<Type::E5M2>(args);
+  default: return;
+  }
+}
+
+// One block of 1024 threads.
+extern "C" __global__ void __launch_bounds__(1024) msampSumSquares(StepTables tables, const double *partials, uint32_t count) {
+  double sum = 0;
+  for (uint32_t i = threadIdx.x; i < count; i += 1024)
+    sum += partials[i];
+  // An infinity that a conversion to FP8 saturated shows in the amax that was recorded before it.
+  for (uint32_t s = threadIdx.x; s < tables.sites; s += 1024)
+    if (!(tables.siteAmax[s] - tables.siteAmax[s] == 0.0f))
+      sum = __longlong_as_double(0x7ff8000000000000ll);
+  sum = blockSum<1024>(sum);
+  if (threadIdx.x == 0) {
+    StepState &state = *tables.state;
+    state.sums[0] = sum;
+    state.sums[1] = state.lossCount > 0 ? state.lossSum / state.lossCount : 0.0;
+  }
+}
+
+// One warp.
+extern "C" __global__ void msampFinishNorm(StepTables tables, uint32_t ranks, double microBatches) {
+  float largest = 0;
+  for (uint32_t p = threadIdx.x; p < tables.parameters; p += 32)
+    largest = fmaxf(largest, tables.weightAmax[p]);
+  for (int offset = 16; offset > 0; offset /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  if (threadIdx.x == 0)
+    finishNorm(*tables.state, ranks, microBatches, largest);
+}
+
+extern "C" __global__ void msampPlanScales(StepTables tables, ClassRule rule) {
+  const uint32_t p = blockIdx.x * blockDim.x + threadIdx.x;
+  if (p < tables.parameters && tables.parameterClass[p] == rule.index && !tables.state->skipped)
+    planScales(tables, rule, weightGrowth(*tables.state, rule.sgd), p);
+}
+
+extern "C" __global__ void msampCommitScales(StepTables tables, ClassRule rule) {
+  const uint32_t p = blockIdx.x * blockDim.x + threadIdx.x;
+  if (p < tables.parameters && tables.parameterClass[p] == rule.index && !tables.state->skipped)
+    commitScales(tables, p);
+}
+
+extern "C" __global__ void msampCalibrate(StepTables tables, const __grid_constant__ ScalarList list) {
+  if (threadIdx.x < list.count)
+    calibrateSite(tables, list.entries[threadIdx.x], *list.values[threadIdx.x]);
+}
+
+// As recordSite, for sites that may stand in the list more than once: bits of magnitudes are ordered as they are, NaN on top,
+// and -1 below all.
+extern "C" __global__ void msampRecordAmax(StepTables tables, const __grid_constant__ ScalarList list) {
+  if (threadIdx.x >= list.count)
+    return;
+  const float amax = *list.values[threadIdx.x];
+  const int bits = amax == amax ? __float_as_int(amax) : 0x7fffffff;
+  atomicMax(reinterpret_cast<int *>(tables.siteAmax + list.entries[threadIdx.x]), bits);
+}
+
+extern "C" __global__ void msampStoreGradScales(StepTables tables, const __grid_constant__ ScalarList list) {
+  if (threadIdx.x < list.count)
+    tables.gradScale[list.entries[threadIdx.x]] = *list.values[threadIdx.x];
+}
+
+// One block.
+extern "C" __global__ void msampPushSites(StepTables tables) {
+  __shared__ uint32_t saturated, nonFinite, unused, changed, learned;
+  if (threadIdx.x == 0)
+    saturated = nonFinite = unused = changed = learned = 0;
+  __syncthreads();
+  for (uint32_t s = threadIdx.x; s < tables.sites; s += blockDim.x) {
+    const SitePush push = pushSite(tables, s);
+    if (push.saturated) atomicAdd(&saturated, 1u);
+    if (push.nonFinite) atomicAdd(&nonFinite, 1u);
+    if (push.unused) atomicAdd(&unused, 1u);
+    if (push.changed) atomicOr(&changed, 1u);
+    if (push.learned) atomicOr(&learned, 1u);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    StepState &state = *tables.state;
+    state.saturated = saturated;
+    state.nonFinite = nonFinite;
+    state.unused = unused;
+    state.sitesChanged = changed;
+    state.sitesHaveHistory |= learned;
+    ++state.siteSteps;
+  }
+}
+
+extern "C" __global__ void msampSpreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) {
+  const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (b < blocks)
+    byBlock[b] = byParameter[owner[b]];
+}
