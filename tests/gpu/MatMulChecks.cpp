@@ -31,6 +31,7 @@ struct Case {
   int64_t padA = 0, padB = 0, padC = 0;        // elements between rows
   bool columnMajorC = false;
   int64_t offset = 0; // elements before each operand
+  Type bias = Type::None;
 };
 
 std::vector<int64_t> shapeOf(const Case &x, int64_t rows, int64_t cols, bool swap) {
@@ -67,6 +68,8 @@ void check(Devices devices, Report &report, const Case &x) {
     name += fmt::format(" x{}", leadCount);
   name += x.scales == Scales::One ? ", scaled" : x.scales == Scales::Rows ? ", row scales" : "";
   name += x.addend == Addend::InPlace ? ", accumulated" : x.addend == Addend::Other ? ", addend" : "";
+  if (x.bias != Type::None)
+    name += fmt::format(", {} bias", nameOf(x.bias));
   name += x.scaleOut ? ", scale out" : "";
   name += x.amax ? ", amax" : "";
   if (!report.wants(name) || (report.quick && flops > 1e10))
@@ -99,6 +102,9 @@ void check(Devices devices, Report &report, const Case &x) {
     c.fill(0x5a);
   if (x.addend == Addend::Other)
     (addend = CheckTensor(devices, x.c == Type::F32 ? Type::F32 : Type::BF16, shapeC)).random(6, root);
+  CheckTensor bias;
+  if (x.bias != Type::None)
+    (bias = CheckTensor(devices, x.bias, {x.n})).random(7, root);
   CheckTensor scaleOut(devices, Type::F32, {}), amax(devices, Type::F32, {});
   const float factor = x.scaleOut ? std::exp2(std::floor(std::log2(60.0f / spread))) : 1.0f;
   {
@@ -122,6 +128,9 @@ void check(Devices devices, Report &report, const Case &x) {
     }
     if (args.hasAddend)
       args.addend = inPlace ? side(c) : side(addend);
+    args.hasBias = x.bias != Type::None;
+    if (args.hasBias)
+      args.bias = side(bias);
     args.scaleOut = x.scaleOut ? reinterpret_cast<const float *>(side(scaleOut).data) : nullptr;
     args.amaxOut = x.amax ? reinterpret_cast<float *>(side(amax).data) : nullptr;
   };
@@ -227,6 +236,20 @@ void checkMatMul(Devices devices, Report &report) {
   cases.push_back({"to e4m3", e4, e4, e4, 256, 384, 512, false, true, Scales::One, Addend::Other, true, true});
   cases.push_back({"bf16 to e4m3", bf, bf, e4, 256, 384, 512, false, true, Scales::None, Addend::None, true, true});
   cases.push_back({"amax of bf16", e4, e4, bf, 256, 384, 512, false, true, Scales::One, Addend::None, false, true});
+  // Biases.
+  auto biased = [&](Case one, Type type) {
+    one.bias = type;
+    cases.push_back(std::move(one));
+  };
+  biased({"biased", bf, bf, bf, 256, 384, 512, false, true}, bf);
+  biased({"biased", bf, bf, bf, 256, 384, 512, false, true}, f32);
+  biased({"biased", bf, bf, f32, 256, 384, 512, false, true}, bf);
+  biased({"biased", f32, f32, f32, 256, 384, 512, false, true}, f32);
+  biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::One}, bf);
+  biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::One, Addend::Other}, f32);
+  biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::Rows, Addend::Other}, bf);
+  biased({"biased", e4, e4, e4, 256, 384, 512, false, true, Scales::One, Addend::None, true, true}, bf);
+  biased({"biased", e4, e4, f32, 256, 384, 512, false, true, Scales::One}, f32);
   // Leading dimensions and strides.
   Case x;
   x = {"batched", bf, bf, bf, 64, 48, 32};
@@ -280,6 +303,8 @@ void checkMatMul(Devices devices, Report &report) {
   layer(cases, "124m proj", 32768, 768, 768);
   layer(cases, "124m up", 32768, 768, 3072);
   layer(cases, "124m head", 4096, 768, 50304);
+  biased({"1.3b up fprop", e4, e4, bf, 32768, 8192, 2048, false, true, Scales::One}, bf);
+  biased({"1.3b down fprop", e4, e4, bf, 32768, 2048, 8192, false, true, Scales::Rows, Addend::Other}, bf);
   layer(cases, "1.3b up", 32768, 2048, 8192);
   layer(cases, "1.3b down", 32768, 8192, 2048);
   for (const Case &one : cases)

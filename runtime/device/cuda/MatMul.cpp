@@ -148,9 +148,15 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
       invert.count[side] = count;
     }
   }
+  // The library adds a bias of the result's type, and BF16 to FP8.
+  size_t biasOffset = 0;
+  bool packBias = false;
   if (!finishing && args.hasBias) {
     epilogue.bias = args.bias.data;
-    epilogue.biasType = args.bias.type;
+    epilogue.biasType = isFp8(args.c.type) ? Type::BF16 : args.c.type;
+    packBias = args.bias.type != epilogue.biasType || args.bias.strides[0] != 1 || alignmentOf(args.bias.data, {}) < 16;
+    if (packBias)
+      biasOffset = parts.add(static_cast<size_t>(product.n) * sizeOf(epilogue.biasType));
   }
   if (!finishing && isFp8(args.c.type)) {
     epilogue.scaleOut = args.scaleOut;
@@ -168,9 +174,12 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
     if (invert.count[side] > 0)
       inverses[side] = invert.to[side] = reinterpret_cast<float *>(base + inverseOffsets[side]);
 
+  if (packBias)
+    epilogue.bias = base + biasOffset;
+
   Call call;
   // The library's bias is a value a row of its column-major D.
-  if (!callOf(product, call) || (epilogue.bias && (!call.firstIsB || args.bias.type != args.c.type || args.bias.strides[0] != 1)))
+  if (!callOf(product, call) || (epilogue.bias && !call.firstIsB))
     return false;
   epilogue.scales.first = inverses[call.firstIsB ? 1 : 0];
   epilogue.scales.second = inverses[call.firstIsB ? 0 : 1];
@@ -181,6 +190,10 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
     pack(original, *packA.from, product.a.data, typeA);
   if (packB.from)
     pack(original, *packB.from, product.b.data, typeB);
+  if (packBias) {
+    const Operand bias = {args.bias.data, args.bias.type, 1, product.n, 0, args.bias.strides[0], {}};
+    pack(original, bias, base + biasOffset, epilogue.biasType);
+  }
   if (const int64_t count = std::max(invert.count[0], invert.count[1]); count > 0)
     launch(stream_, invertKernel_, static_cast<unsigned>((count + 255) / 256), 1, 256, 0, invert);
   Plan *ready = planOf(key, call, epilogue);

@@ -86,7 +86,7 @@ std::string MatMul::keyOf(const Call &call, const Epilogue &e) const {
                      !e.scales.first    ? "-"
                      : e.scales.vectors ? "rows"
                                         : "one",
-                     e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "", e.bias ? ", bias" : "");
+                     e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "", e.bias ? fmt::format(", {} bias", nameOf(e.biasType)) : std::string());
 }
 
 MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epilogue &e) {
