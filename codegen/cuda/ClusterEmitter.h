@@ -45,6 +45,8 @@ private:
 
   // Rows that are held in registers (ClusterKernel.cpp).
   void emitRows();
+  // Results with rows innermost (TurnedTiles.cpp).
+  void emitTurned(llvm::MutableArrayRef<Row> rows);
   void emitStage(int stage, llvm::MutableArrayRef<Row> rows, Running &running);
   void emitRowScalars(int stage, Row &row, Running &running);
   void emitRoot(const Root &root, Row &row, Running &running, llvm::SmallVectorImpl<Item> &items);
@@ -57,6 +59,7 @@ private:
   void addToColumns(const Root &root, Row &row, int64_t chunk, mlir::Value value);
 
   // Results of reductions over rows (Partials.cpp).
+  mlir::Value exchange(mlir::Value value, int64_t bit);
   void storeColumns(const Running &running);
   void storeScalars(const Running &running);
   void emitFinish(llvm::SmallVectorImpl<KernelEntry> &entries);
@@ -73,8 +76,8 @@ private:
   mlir::Block &body;
   Values values;
   mlir::Value thread, block, tile, group, lane, team, inTeam; // inTeam: null where all threads have a team
-  mlir::Value exchangeBuffer, parity; // of teams of several warps; parity: offset of the half in use
-  int64_t exchanges = 0, exchange = 0;
+  mlir::Value exchangeBuffer, parity;   // of teams of several warps; parity: offset of the half in use
+  int64_t exchanges = 0, exchanged = 0; // slots of that buffer: in all, and used so far in this step
 };
 
 } // namespace msamp::codegen::cuda

@@ -29,7 +29,7 @@ SmallVector<ClusterEmitter::Root> ClusterEmitter::rootsOf(int stage) {
     if (it != d.reductions.end() && it->second != ReductionKind::Row)
       continue;
     for (auto &store : d.stores.find(out)->second)
-      if (d.stage.lookup(store.value) == stage && d.isFull(store.value))
+      if (d.stage.lookup(store.value) == stage && d.isFull(store.value) && !(s.turned && s.isTurned(store.view)))
         roots.push_back({store.value, nullptr, ReductionKind::Row, static_cast<unsigned>(i), &store.view});
   }
   return roots;
@@ -171,17 +171,19 @@ void ClusterEmitter::emitRows() {
   if (!s.byUnit()) {
     Value before = k.mul(k.resize(group, type), s.teams);
     first = k.add(before, first);
+    if (s.turned)
+      first = k.mul(first, s.rowsAtOnce);
   }
   Running running = neutralRunning();
   // All rows of a step, first.. one after the other a stride apart.
   auto rowsFrom = [&](Value position) {
     SmallVector<Row> rows;
     for (int64_t u = 0; u < s.rowsAtOnce; ++u)
-      rows.push_back(rowAt(k.add(position, u * s.rowStride())));
+      rows.push_back(rowAt(k.add(position, u * (s.turned ? 1 : s.rowStride()))));
     return rows;
   };
   auto emit = [&](MutableArrayRef<Row> rows, Running &running) {
-    exchange = 0;
+    exchanged = 0;
     for (int stage = 0; stage < d.stages; ++stage)
       emitStage(stage, rows, running);
   };
@@ -191,6 +193,8 @@ void ClusterEmitter::emitRows() {
     for (Row &row : rows)
       values.loadRow(row);
     emit(rows, running);
+    if (s.turned)
+      emitTurned(rows);
   } else {
     int64_t apart = s.rowStride() * s.rowsAtOnce;
     SmallVector<Value> initial = flatten(running);
@@ -336,7 +340,7 @@ void ClusterEmitter::reduceTeams(MutableArrayRef<Item> items) {
     k.when(first, [&] {
       Value at = k.address(exchangeBuffer, k.add(parity, warp), k.f32());
       for (auto [i, item] : llvm::enumerate(items))
-        k.store(item.value, k.address(at, (exchange + i) * all, k.f32()), k.f32());
+        k.store(item.value, k.address(at, (exchanged + i) * all, k.f32()), k.f32());
     });
     if (s.teams > 1)
       k.barrier(team, s.lanes);
@@ -346,12 +350,12 @@ void ClusterEmitter::reduceTeams(MutableArrayRef<Item> items) {
     for (auto [i, item] : llvm::enumerate(items)) {
       Value total;
       for (int64_t w = 0; w < warps; ++w) {
-        Value other = k.load(k.address(at, (exchange + i) * all + w, k.f32()), k.f32(), 0);
+        Value other = k.load(k.address(at, (exchanged + i) * all + w, k.f32()), k.f32(), 0);
         total = total ? combine(k.b, kindOf(item.reduce), total, other) : other;
       }
       item.value = total;
     }
-    exchange += items.size();
+    exchanged += items.size();
   }
   for (Item &item : items)
     item.row->scalars[item.reduce->getResult(0)] = item.value;

@@ -12,6 +12,18 @@ namespace {
 constexpr int64_t finishColumns32 = 32, finishRows = 16, finishBlock = finishColumns32 * finishRows;
 } // namespace
 
+Value ClusterEmitter::exchange(Value value, int64_t bit) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return k.exchange(value, bit);
+  SmallVector<Value> elements;
+  for (int64_t i = 0; i < type.getDimSize(0); ++i) {
+    Value element = k.extract(value, i);
+    elements.push_back(k.exchange(element, bit));
+  }
+  return vector::FromElementsOp::create(k.b, type, elements);
+}
+
 // Sums of columns: of the block's teams first, in shared memory.
 void ClusterEmitter::storeColumns(const Running &running) {
   if (s.streamed)
@@ -26,15 +38,26 @@ void ClusterEmitter::storeColumns(const Running &running) {
       Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
       unit = values.row(k.mul(k.resize(group, type), d.reducedRows), {});
     }
-    ArrayRef<Value> sums = running.find(op)->second;
+    SmallVector<Value> sums = running.find(op)->second;
+    // Teams within a warp first, by exchange.
+    int64_t teams = s.teams;
+    Value holder = team, holds = inTeam;
+    if (s.lanes < 32 && 32 % s.lanes == 0 && s.teams > 1 && !inTeam) {
+      for (int64_t bit = s.lanes; bit < 32; bit *= 2)
+        for (Value &sum : sums)
+          sum = combine(k.b, kindOf(op), sum, exchange(sum, bit));
+      teams = s.block() / 32;
+      holder = k.divide(thread, 32);
+      holds = k.less(k.remainder(thread, 32), s.lanes);
+    }
     Value base = partial ? partialOf(op) : values.outputs[outputOf(op)];
     Type offsets = s.groups * s.inner < (int64_t(1) << 31) ? k.i32() : k.i64();
     Value rowStart;
     if (partial)
       rowStart = k.mul(k.resize(group, offsets), s.inner);
-    if (s.teams == 1) {
+    if (teams == 1) {
       for (int64_t c = 0; c < s.chunks; ++c) {
-        Value active = k.both(inTeam, values.columns.active[c]);
+        Value active = k.both(holds, values.columns.active[c]);
         if (!partial) {
           Value at = values.pointer(unit, storeOf(op), base, k.f32(), c);
           k.when(active, [&] { values.storeAt(sums[c], at, storeOf(op), k.f32()); });
@@ -51,11 +74,12 @@ void ClusterEmitter::storeColumns(const Running &running) {
       first = values.rowPointer(unit, storeOf(op), base, k.f32());
     int64_t width = s.tileWidth();
     if (!buffer)
-      buffer = k.sharedArray(module, symbol + "_columns", s.teams * width);
+      buffer = k.sharedArray(module, symbol + "_columns", teams * width);
     else
       k.barrier();
-    Value mine = k.add(k.mul(team, width), k.mul(lane, s.chunk));
-    k.when(inTeam, [&] {
+    Value mine = k.mul(holder, width);
+    mine = k.add(mine, k.mul(lane, s.chunk));
+    k.when(holds, [&] {
       Value at = k.address(buffer, mine, k.f32());
       for (int64_t c = 0; c < s.chunks; ++c)
         k.store(sums[c], k.address(at, c * values.columns.step, k.f32()), k.f32(), 4 * s.chunk);
@@ -75,7 +99,7 @@ void ClusterEmitter::storeColumns(const Running &running) {
         inside = k.both(inside, k.less(global, s.inner));
       k.when(inside, [&] {
         Value at = k.address(buffer, column, k.f32()), total;
-        for (int64_t t = 0; t < s.teams; ++t) {
+        for (int64_t t = 0; t < teams; ++t) {
           Value other = k.load(k.address(at, t * width, k.f32()), k.f32(), 0);
           total = total ? combine(k.b, kindOf(op), total, other) : other;
         }

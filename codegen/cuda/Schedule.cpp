@@ -29,6 +29,7 @@ public:
 
   Schedule run() {
     collect();
+    s.turned = storesTurned();
     s.chunk = chunkOf();
     if (s.has(ReductionKind::Row))
       byRows();
@@ -82,9 +83,21 @@ private:
           consider(store.value);
     bool columns = s.has(ReductionKind::Column) || s.has(ReductionKind::OuterColumn);
     int64_t most = widest <= 2 && narrowest == 1 && !columns ? 16 : 8;
+    if (s.turned)
+      most = widest == 1 ? 16 : widest == 2 && rowInputs() == 1 ? 8 : 4;
     while (s.inner % most)
       most /= 2;
     return most;
+  }
+
+  bool storesTurned() {
+    if (s.has(ReductionKind::Row) || s.has(ReductionKind::OuterColumn) || d.outer.empty() || s.inner % 4)
+      return false;
+    for (Value out : body.getTerminator()->getOperands())
+      for (auto &store : d.stores[out])
+        if (d.isFull(store.value) && s.isTurned(store.view))
+          return true;
+    return false;
   }
 
   // Full inputs that differ from row to row.
@@ -154,6 +167,14 @@ private:
     bool columns = s.has(ReductionKind::Column), outerColumns = s.has(ReductionKind::OuterColumn);
     bool scalars = s.has(ReductionKind::Scalar) || s.has(ReductionKind::RowScalar);
     int64_t perRow = s.inner / s.chunk, units = d.rows / d.reducedRows;
+    if (s.turned) {
+      // Tiles of 128 rows; four rows of a column are one access to shared memory.
+      s.lanes = 8, s.teams = 32, s.rowsAtOnce = 4;
+      s.tiles = ceilDiv(perRow, s.lanes);
+      s.groups = ceilDiv(d.rows, s.teams * s.rowsAtOnce);
+      s.blocksPerMultiprocessor = s.chunk == 4 ? 5 : s.chunk == 8 ? 4 : 3;
+      return;
+    }
     if (columns || outerColumns) {
       s.lanes = std::min<int64_t>(perRow, 32);
       s.teams = 256 / s.lanes;
@@ -206,6 +227,18 @@ private:
 
 bool Schedule::has(ReductionKind kind) const {
   return llvm::any_of(reductions, [&](auto &entry) { return entry.second == kind; });
+}
+
+bool Schedule::isTurned(const fuse::View &store) const {
+  if (store.stride(domain.inner) == 1)
+    return false;
+  int64_t expected = 1;
+  for (int leaf : llvm::reverse(domain.outer)) {
+    if (store.stride(leaf) != expected)
+      return false;
+    expected *= domain.leafSize[leaf];
+  }
+  return true;
 }
 
 int64_t Schedule::partialOffset(Operation *reduction) const {

@@ -15,8 +15,10 @@ struct Schedule {
   fuse::ClusterDomain domain;
   int64_t inner = 1; // length of a row
   int64_t chunk = 1, chunks = 1, lanes = 1, teams = 1, tiles = 1, groups = 1, rowsAtOnce = 1;
-  bool streamed = false;               // a row does not fit in registers: each stage reads it again, in loops
-  bool prefetch = false;               // the next rows are loaded before the current ones are used
+  bool streamed = false; // a row does not fit in registers: each stage reads it again, in loops
+  bool prefetch = false; // the next rows are loaded before the current ones are used
+  // Some results are stored with rows innermost: the rows of a step follow each other, and go through shared memory.
+  bool turned = false;
   bool keepColumns = false;            // what repeats over rows is loaded once
   int64_t blocksPerMultiprocessor = 0; // lower bound that limits registers; 0: none
 
@@ -28,6 +30,7 @@ struct Schedule {
   int64_t rowLimit() const { return byUnit() ? domain.reducedRows : domain.rows; }
   int64_t rowStride() const { return byUnit() ? teams : groups * teams; }
   int64_t steps() const { return (rowLimit() + rowStride() * rowsAtOnce - 1) / (rowStride() * rowsAtOnce); }
+  bool isTurned(const fuse::View &store) const;
   bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
 
   // FP32 values in the workspace: where the partial results of a reduction start, and how many there are in all.

@@ -15,7 +15,7 @@ void ClusterEmitter::emitStreamedRows() {
     startColumns(own);
   Running running = neutralRunning();
   auto emit = [&](Value position, Running &running) {
-    exchange = 0;
+    exchanged = 0;
     if (s.byUnit())
       position = k.add(k.mul(own, d.reducedRows), position);
     Row row = values.row(position, {});
