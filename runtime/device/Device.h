@@ -139,6 +139,8 @@ public:
   virtual unsigned threads() const = 0; // of the host, for `parallel`
   // Device memory is the host's too: it may be read and written in place.
   virtual bool hostMemory() const { return true; }
+  // What calls are enqueued to (a CUstream), for collectives on the same memory; null where a call is done when it returns.
+  virtual void *stream() const { return nullptr; }
 
   // Zeroed, aligned to 64 bytes at least. Error 75 if there is not enough.
   virtual void *allocate(size_t bytes) = 0;

@@ -43,11 +43,14 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   deviceOptions.kind = options.device;
   deviceOptions.threads = options.threads;
   deviceOptions.ranksOnMachine = where.size;
+  deviceOptions.index = where.rank; // all ranks are on this machine
   CommOptions commOptions;
   commOptions.rank = where.rank;
   commOptions.size = where.size;
   commOptions.rendezvous = where.rendezvous;
   device = makeDevice(deviceOptions);
+  commOptions.backend = device->hostMemory() ? "gloo" : "nccl";
+  commOptions.stream = device->stream();
   communicator = makeCommunicator(commOptions);
   executor = Executor::create(std::move(plan), *device, *communicator);
 }

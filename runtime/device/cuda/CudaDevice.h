@@ -66,6 +66,7 @@ public:
   void pushSites(const StepTables &tables) override;
   void spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) override;
 
+  void *stream() const override { return context_.stream; }
   void matmul(const MatMulArgs &args) override { matmul_.run(args); }
   void attention(const AttentionArgs &args) override { attention_.forward(args); }
   void attentionGrad(const AttentionArgs &args) override { attention_.backward(args); }
