@@ -100,7 +100,7 @@ LogicalResult CudaKernels::addCluster(ClusterOp cluster, StringRef symbol, Small
 
 LogicalResult CudaKernels::addUpdate(StringRef symbol, const partition::ClassStorage &storage, StringRef optimizer,
                                      KernelEntry &entry, int64_t &blocksPerCta) {
-  return emitUpdateKernel(gpuModule, symbol, storage, optimizer, entry, blocksPerCta);
+  return emitUpdateKernel(gpuModule, symbol, storage, optimizer, target, entry, blocksPerCta);
 }
 
 LogicalResult CudaKernels::writePtx(const std::string &path) {

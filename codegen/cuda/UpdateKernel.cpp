@@ -17,13 +17,17 @@ using partition::Storage;
 
 constexpr int64_t threads = 128, valuesPerThread = 16, lanesPerBlock = partition::kBlock / valuesPerThread;
 constexpr int64_t blocksAtOnce = threads / lanesPerBlock;
-constexpr int64_t minCtas = 6; // on a multiprocessor: 80 registers a thread
+// On a multiprocessor: 80 registers a thread. Blackwell's packed FP32 arithmetic takes more, in pairs.
+int64_t minCtas(const Target &target) {
+  return target.capability >= 100 ? 5 : 6;
+}
 
 class UpdateEmitter {
 public:
-  UpdateEmitter(gpu::GPUModuleOp module, StringRef symbol, const ClassStorage &storage, StringRef optimizer)
+  UpdateEmitter(gpu::GPUModuleOp module, StringRef symbol, const ClassStorage &storage, StringRef optimizer,
+                const Target &target)
       : builder(module.getContext()), k(UnknownLoc::get(module.getContext()), builder), module(module), symbol(symbol),
-        storage(storage), optimizer(optimizer) {
+        storage(storage), optimizer(optimizer), target(target) {
     // Lanes read 16 bytes at once of the widest array, so that a warp's accesses are whole lines.
     bool wide = false;
     for (Storage s : {storage.weight, storage.master, storage.grad, storage.m, storage.v})
@@ -41,7 +45,7 @@ public:
     auto func = LLVM::LLVMFuncOp::create(b, symbol, type);
     func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
     func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({threads, 1, 1}));
-    func->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(minCtas));
+    func->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(minCtas(target))));
     for (int i = 0; i < UpdateArgumentCount; ++i)
       func.setArgAttr(static_cast<unsigned>(i), LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
     Block *entry = func.addEntryBlock(b);
@@ -314,6 +318,7 @@ private:
   StringRef symbol;
   const ClassStorage &storage;
   StringRef optimizer;
+  const Target &target;
   int64_t chunk; // values that a lane reads in one piece; pieces are chunk * lanesPerBlock apart
   VectorType vec;
   SmallVector<Value> args;
@@ -323,8 +328,8 @@ private:
 } // namespace
 
 LogicalResult emitUpdateKernel(gpu::GPUModuleOp module, StringRef symbol, const ClassStorage &storage,
-                               StringRef optimizer, KernelEntry &entry, int64_t &blocksPerCta) {
-  UpdateEmitter(module, symbol, storage, optimizer).run();
+                               StringRef optimizer, const Target &target, KernelEntry &entry, int64_t &blocksPerCta) {
+  UpdateEmitter(module, symbol, storage, optimizer, target).run();
   entry = {symbol.str(), 0, 1, threads, 0};
   blocksPerCta = blocksAtOnce;
   return success();

@@ -33,7 +33,7 @@ enum UpdateArgument {
 // The arithmetic is that of the CPU's kernel. `entry` has no grid: one CTA takes `blocksPerCta` blocks.
 mlir::LogicalResult emitUpdateKernel(mlir::gpu::GPUModuleOp module, llvm::StringRef symbol,
                                      const partition::ClassStorage &storage, llvm::StringRef optimizer,
-                                     KernelEntry &entry, int64_t &blocksPerCta);
+                                     const Target &target, KernelEntry &entry, int64_t &blocksPerCta);
 
 } // namespace msamp::codegen::cuda
 
