@@ -188,6 +188,9 @@ void populateMathPatterns(RewritePatternSet &patterns) {
       patterns, [](Fp32 &f, math::SqrtOp op) { return f.approximate("llvm.nvvm.sqrt.approx.f", op.getOperand()); });
   addInstruction<math::RsqrtOp>(
       patterns, [](Fp32 &f, math::RsqrtOp op) { return f.approximate("llvm.nvvm.rsqrt.approx.f", op.getOperand()); });
+  // By exponentials and logarithms, which are lowered in turn.
+  static constexpr StringRef composed[] = {"powf", "tan", "sinh", "cosh", "asinh", "acosh", "atanh"};
+  math::populateExpansionPatterns(patterns, composed);
   populateMathPolynomialApproximationPatterns(patterns);
 }
 
