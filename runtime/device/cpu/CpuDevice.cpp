@@ -14,6 +14,9 @@
 #include "runtime/core/Fp8.h"
 #include "runtime/core/Scale.h"
 
+// Of the OpenMP runtime that oneDNN brings along (libgomp). A compiler's own would be a second one in the process.
+extern "C" void omp_set_num_threads(int count);
+
 namespace msamp::runtime::cpu {
 
 namespace {
@@ -41,7 +44,8 @@ float *Scratch::get(size_t floats) {
   return data_;
 }
 
-CpuDevice::CpuDevice(unsigned threads) : pool_(threads), ops_(vectorOps()), scratch_(threads) {}
+// oneDNN would start OpenMP threads of its own below ours.
+CpuDevice::CpuDevice(unsigned threads) : pool_(threads, [] { omp_set_num_threads(1); }), ops_(vectorOps()), scratch_(threads) {}
 
 CpuDevice::~CpuDevice() {
   if (library_)

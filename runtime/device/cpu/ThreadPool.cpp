@@ -2,23 +2,12 @@
 
 #include <chrono>
 
-// Of the OpenMP runtime that oneDNN brings along (libgomp). A compiler's own would be a second one in the process.
-extern "C" void omp_set_num_threads(int count);
-
 namespace msamp::runtime::cpu {
 
 namespace {
 
 thread_local bool inBody = false;
 thread_local unsigned currentThread = 0;
-
-// oneDNN would start OpenMP threads of its own below ours.
-void useOneOpenMpThread() {
-  thread_local bool done = false;
-  if (!done)
-    omp_set_num_threads(1);
-  done = true;
-}
 
 void relax() {
 #if defined(__x86_64__)
@@ -28,7 +17,7 @@ void relax() {
 
 } // namespace
 
-ThreadPool::ThreadPool(unsigned threads) {
+ThreadPool::ThreadPool(unsigned threads, void (*prepareThread)()) : prepareThread_(prepareThread) {
   for (unsigned i = 1; i < threads; ++i)
     workers_.emplace_back([this, i] { work(i); });
 }
@@ -42,7 +31,10 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::drain(unsigned thread) {
-  useOneOpenMpThread();
+  thread_local bool prepared = false;
+  if (!prepared && prepareThread_)
+    prepareThread_();
+  prepared = true;
   const bool outer = inBody;
   const unsigned outerThread = currentThread;
   inBody = true;
@@ -80,7 +72,10 @@ void ThreadPool::run(int64_t count, Function function, void *context) {
   if (count <= 0)
     return;
   if (inBody || workers_.empty() || count == 1) {
-    useOneOpenMpThread();
+    thread_local bool prepared = false;
+  if (!prepared && prepareThread_)
+    prepareThread_();
+  prepared = true;
     const bool outer = inBody;
     inBody = true;
     try {

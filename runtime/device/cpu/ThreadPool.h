@@ -16,7 +16,8 @@ namespace msamp::runtime::cpu {
 
 class ThreadPool {
 public:
-  explicit ThreadPool(unsigned threads);
+  // `prepareThread` is called once on each thread before its first iteration.
+  explicit ThreadPool(unsigned threads, void (*prepareThread)() = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
   ThreadPool &operator=(const ThreadPool &) = delete;
@@ -37,6 +38,7 @@ private:
   void work(unsigned thread);
   void drain(unsigned thread);
 
+  void (*prepareThread_)() = nullptr;
   std::vector<std::thread> workers_;
   Function function_ = nullptr;
   void *context_ = nullptr;
