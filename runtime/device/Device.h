@@ -235,6 +235,7 @@ struct DeviceOptions {
   unsigned threads = 0;     // 0: the cores that this process may use, shared among the ranks
   unsigned ranksOnMachine = 1;
   unsigned index = 0;       // which of the machine's GPUs
+  bool deterministic = true; // false: attention's gradients may add in any order where that is faster
 };
 
 std::unique_ptr<Device> makeDevice(const DeviceOptions &options);

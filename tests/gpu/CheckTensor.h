@@ -70,8 +70,9 @@ double unitOf(runtime::Type type);
 // Counts and prints.
 struct Report {
   unsigned checked = 0, wrong = 0;
-  bool quick = false; // no large shapes
-  std::string only;   // part of the names of what is run
+  bool anyOrder = false; // gradients need not have the same bits again
+  bool quick = false;    // no large shapes
+  std::string only;      // part of the names of what is run
   bool wants(const std::string &name) const { return only.empty() || name.find(only) != std::string::npos; }
   void add(const std::string &name, bool good, const std::string &detail);
 };

@@ -15,17 +15,20 @@ int main(int argc, char **argv) {
     const std::string_view option = argv[i];
     if (option == "--quick")
       report.quick = true;
+    else if (option == "--any-order")
+      report.anyOrder = true;
     else if (option == "--device" && i + 1 < argc)
       kind = argv[++i];
     else if (option.starts_with("--") || !report.only.empty()) {
-      fmt::print(stderr, "usage: msamp-ops-check [--quick] [--device cuda] [PART-OF-A-NAME]\n");
+      fmt::print(stderr, "usage: msamp-ops-check [--quick] [--any-order] [--device cuda] [PART-OF-A-NAME]\n");
       return 64;
     } else {
       report.only = option;
     }
   }
   try {
-    auto cpu = runtime::makeDevice({.kind = "cpu"}), gpu = runtime::makeDevice({.kind = kind});
+    auto cpu = runtime::makeDevice({.kind = "cpu"}),
+         gpu = runtime::makeDevice({.kind = kind, .deterministic = !report.anyOrder});
     fmt::print("{} against {}\n", gpu->description(), cpu->description());
     test::checkMatMul({*cpu, *gpu}, report);
     test::checkAttention({*cpu, *gpu}, report);

@@ -15,7 +15,7 @@ struct AttentionOptions {
   bool deterministic = true; // gradients with the same bits every time
   // Deterministic gradients keep a matrix [heads, queries, keys] a batch entry; as many entries go at a time as this
   // holds.
-  size_t deterministicBytes = size_t{1} << 30;
+  size_t deterministicBytes = size_t{1} << 29;
   bool library = true; // false: only kernels of our own
 };
 
