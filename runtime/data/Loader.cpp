@@ -78,6 +78,10 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
       }
     }
 
+  if (options.randomRest) {
+    bindRandom();
+    return;
+  }
   for (int i = 0; i < plan.inputs_size(); ++i)
     if (!bound(static_cast<unsigned>(i)))
       failUsage("{} has no data: give --data {}=FILE (.npy, .safetensors or tokens)", describe(plan.inputs(i)),
@@ -159,6 +163,22 @@ void Loader::bindTokens(const std::string &path, TokenType type, unsigned input,
     tokens.push_back({static_cast<unsigned>(labels), number, 1});
 }
 
+void Loader::bindRandom() {
+  for (int i = 0; i < plan.inputs_size(); ++i) {
+    const auto input = static_cast<unsigned>(i);
+    if (bound(input))
+      continue;
+    RandomInput random{input, input, 0};
+    // Labels of tokens are the tokens one position on, as they are in files.
+    if (i == labels && isTokenShaped(input))
+      for (int j = 0; j < plan.inputs_size(); ++j)
+        if (j != i && isTokenShaped(static_cast<unsigned>(j)) && plan.inputs(j).bound() > 0 &&
+            plan.inputs(j).bound() <= plan.inputs(i).bound() && shapeOf(plan.inputs(j)) == shapeOf(plan.inputs(i)))
+          random = {input, static_cast<unsigned>(j), 1};
+    randoms.push_back(random);
+  }
+}
+
 void Loader::bindArray(Array array, unsigned input) {
   const auto &in = plan.inputs(static_cast<int>(input));
   std::vector<int64_t> expected = shapeOf(in);
@@ -216,6 +236,9 @@ void Loader::fill(uint64_t step, uint64_t microBatch, uint64_t microBatches,
                    out + row * static_cast<uint64_t>(size) * sizeOf(static_cast<Type>(in.type())));
     }
   }
+  for (const RandomInput &random : randoms)
+    for (uint64_t row = 0; row < batch; ++row)
+      random.fillRow(plan, seed, sampleNumber(step, microBatches, microBatch, batch, row), row, batch, destination(random.input));
 }
 
 std::string Loader::summary() const {
@@ -224,6 +247,8 @@ std::string Loader::summary() const {
     text += fmt::format("{}{}: {} tokens", text.empty() ? "" : ", ", file.path(), file.size());
   for (const ArrayBinding &binding : arrays)
     text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", binding.array.where, shapeText(binding.array.shape));
+  for (const RandomInput &random : randoms)
+    text += fmt::format("{}{}: random", text.empty() ? "" : ", ", plan.inputs(static_cast<int>(random.input)).name());
   return text;
 }
 

@@ -3,6 +3,7 @@
 #define MSAMP_RUNTIME_DATA_LOADER_H
 
 #include "runtime/data/Array.h"
+#include "runtime/data/RandomInput.h"
 #include "runtime/data/Tokens.h"
 #include "runtime/plan/PlanIO.h"
 
@@ -25,6 +26,7 @@ struct LoaderOptions {
   std::vector<DataSource> sources;
   TokenType binType = TokenType::U16; // of .bin files
   uint64_t seed = 0;
+  bool randomRest = false; // inputs without data get random values, new ones each step, instead of being an error
 };
 
 class Loader {
@@ -55,6 +57,7 @@ private:
     bool sampled;
   };
 
+  void bindRandom();
   void bindTokens(const std::string &path, TokenType type, unsigned input, bool withLabels);
   void bindArray(Array array, unsigned input);
   unsigned inputNamed(const std::string &name) const;
@@ -69,6 +72,7 @@ private:
   std::vector<TokenFile> files;
   std::vector<TokenBinding> tokens;
   std::vector<ArrayBinding> arrays;
+  std::vector<RandomInput> randoms;
   uint64_t windows = 0; // places where a window can start, the same for all token files
   uint64_t samples = 0; // rows of the arrays, the same for all sampled ones
 };

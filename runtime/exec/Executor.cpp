@@ -1,6 +1,7 @@
 #include "runtime/exec/Executor.h"
 
 #include <cmath>
+#include <utility>
 
 #include "runtime/core/Error.h"
 #include "runtime/exec/ExecutorImpl.h"
@@ -55,14 +56,44 @@ BoundProgram &ExecutorImpl::bound(const std::string &name) {
 void ExecutorImpl::run(BoundProgram &program, Turn turn, LossUse use) {
   const bool first = !sitesHaveHistory_;
   // All that the calls below depend on.
-  const std::string key = fmt::format("{}{}{}{}{}", program.program->name(), first, turn.firstMicroBatch, turn.lastMicroBatch,
-      static_cast<int>(use));
+  const std::string key = fmt::format("{}{}{}{}{}{}", program.program->name(), first, turn.firstMicroBatch, turn.lastMicroBatch,
+      static_cast<int>(use), profiling_);
+  const auto due = [&](const BoundStep &step) { return step.step->when() == plan::Step::ALWAYS || first; };
+  const auto begin = std::chrono::steady_clock::now();
   device_.sequence(key, [&] {
-    for (const BoundStep &step : program.steps)
-      if (step.step->when() == plan::Step::ALWAYS || first)
-        runStep(step, turn);
+    unsigned mark = 0;
+    for (const BoundStep &step : program.steps) {
+      if (!due(step))
+        continue;
+      if (profiling_)
+        device_.mark(mark++);
+      runStep(step, turn);
+    }
+    if (profiling_)
+      device_.mark(mark);
     noteLoss(program, use);
   });
+  if (!profiling_)
+    return;
+  std::vector<const plan::Step *> steps;
+  for (const BoundStep &step : program.steps)
+    if (due(step))
+      steps.push_back(step.step);
+  const std::vector<double> marks = device_.marks(static_cast<unsigned>(steps.size()) + 1);
+  const double offset = std::chrono::duration<double>(begin - profileBegin_).count();
+  for (size_t i = 0; i < steps.size(); ++i)
+    profile_.push_back({program.program, steps[i], offset + marks[i], offset + marks[i + 1]});
+}
+
+void ExecutorImpl::setProfiling(bool on) {
+  profiling_ = on;
+  profile_.clear();
+  profileBegin_ = std::chrono::steady_clock::now();
+}
+
+std::vector<StepTime> ExecutorImpl::takeProfile() {
+  profileBegin_ = std::chrono::steady_clock::now();
+  return std::exchange(profile_, {});
 }
 
 void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {

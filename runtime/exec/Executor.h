@@ -31,6 +31,13 @@ struct ScaleHealth {
   uint64_t skippedSteps = 0;
 };
 
+// When a step of the plan ran on the device, in seconds.
+struct StepTime {
+  const plan::Program *program;
+  const plan::Step *step;
+  double begin, end;
+};
+
 // Unless said otherwise a call is local to the rank. Calls marked [collective] communicate when there are several ranks:
 // all ranks must make them in the same order.
 class Executor {
@@ -84,6 +91,11 @@ public:
 
   // Address of an operand of a program, for tests that look at what a GEMM really reads.
   virtual const void *address(const std::string &program, const plan::Operand &operand) const = 0;
+
+  // While on, each run of a program notes when its steps began and ended, and waits for its end.
+  virtual void setProfiling(bool on) = 0;
+  // What was noted since it was turned on or last taken, in order; that moment is 0. The steps belong to the executor's plan.
+  virtual std::vector<StepTime> takeProfile() = 0;
 };
 
 } // namespace msamp::runtime

@@ -2,6 +2,7 @@
 #ifndef MSAMP_RUNTIME_EXEC_EXECUTORIMPL_H
 #define MSAMP_RUNTIME_EXEC_EXECUTORIMPL_H
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ public:
   uint64_t appliedSteps() const override { return applied_; }
   RoleBytes memory() const override;
   const void *address(const std::string &program, const plan::Operand &operand) const override;
+  void setProfiling(bool on) override;
+  std::vector<StepTime> takeProfile() override;
 
 private:
   // Where in its step the running program is.
@@ -123,6 +126,10 @@ private:
   bool sitesHaveHistory_ = false;
   uint64_t applied_ = 0;
   ScaleHealth health_;
+
+  bool profiling_ = false;
+  std::chrono::steady_clock::time_point profileBegin_;
+  std::vector<StepTime> profile_;
 };
 
 } // namespace msamp::runtime

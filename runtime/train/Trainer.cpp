@@ -5,8 +5,10 @@
 #include "runtime/core/Output.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Progress.h"
+#include "runtime/monitor/Trace.h"
 #include "runtime/train/SaveWeights.h"
 #include "runtime/train/Signals.h"
+#include "runtime/train/Step.h"
 
 #include <algorithm>
 #include <chrono>
@@ -39,13 +41,23 @@ static int agreeOnStop(Communicator &communicator, bool failed) {
 
 static const char *nameOf(int signal) { return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM"; }
 
+// The step whose trace is kept. The one before it is profiled as well: a device may prepare for that.
+static uint64_t profiledStep(uint64_t steps) { return std::min<uint64_t>(steps - 1, 4); }
+
+static void keepTrace(Executor &executor, const std::string &path) {
+  std::vector<monitor::TraceEvent> events;
+  for (const StepTime &time : executor.takeProfile())
+    events.push_back({time.program, time.step, time.begin, time.end});
+  Communicator &communicator = executor.communicator();
+  monitor::writeTrace(path, monitor::traceJson(executor.plan().plan, events, executor.device().description(),
+                                               communicator.rank(), communicator.size()));
+}
+
 TrainResult train(Executor &executor, const data::Loader &loader, const TrainOptions &options) {
   using Clock = std::chrono::steady_clock;
   Communicator &communicator = executor.communicator();
-  const plan::Plan &plan = executor.plan().plan;
-  unsigned rank = communicator.rank(), ranks = communicator.size();
-  unsigned microBatches = std::max(1u, plan.accumulate()); // on each rank
-  uint64_t tokensPerMicroBatch = plan.tokens_per_micro_batch() > 0 ? plan.tokens_per_micro_batch() : loader.rows();
+  unsigned rank = communicator.rank();
+  const uint64_t tokens = tokensPerStep(executor, loader, communicator.size());
   RoleBytes roles = executor.memory();
   uint64_t memory = std::accumulate(roles.begin(), roles.end(), uint64_t{0});
 
@@ -70,15 +82,13 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
   };
   int reason = 0;
   for (uint64_t step = 0; step < options.schedule.steps && reason == 0; ++step) {
+    const uint64_t profiled = profiledStep(options.schedule.steps);
+    const bool profiling = !options.profileFile.empty() && (step == profiled || step + 1 == profiled);
+    executor.setProfiling(profiling);
     auto begin = Clock::now();
-    for (unsigned i = 0; i < microBatches; ++i) {
-      loader.fill(step, static_cast<uint64_t>(i) * ranks + rank, static_cast<uint64_t>(microBatches) * ranks,
-                  [&](unsigned input) { return executor.inputHost(input); });
-      executor.microStep(i, microBatches);
-    }
     Hyper hyper = options.hyper;
     hyper.lr = options.schedule.at(step);
-    StepResult update = executor.update(hyper);
+    StepResult update = makeStep(executor, loader, step, hyper);
     result.steps = step + 1;
     reason = agreeOnStop(communicator, trouble.has_value());
     if (rank != 0)
@@ -89,12 +99,14 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     metrics.loss = update.loss;
     metrics.lr = hyper.lr;
     metrics.gradNorm = update.gradNorm;
-    metrics.tokens = tokensPerMicroBatch * microBatches * ranks;
+    metrics.tokens = tokens;
     metrics.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     metrics.tokensPerSecond = static_cast<double>(metrics.tokens) / std::max(metrics.seconds, 1e-9);
     metrics.skipped = update.skipped;
     metrics.memoryBytes = memory;
     metrics.scales = describeScales(executor.scaleHealth());
+    if (profiling && step == profiled)
+      writing([&] { keepTrace(executor, options.profileFile); });
     if (file)
       writing([&] { file->append(metrics); });
     writing([&] { progress->show(metrics); });

@@ -16,6 +16,7 @@ struct TrainOptions {
   runtime::Hyper hyper;  // lr is set from the schedule
   std::string logFolder; // empty: no metrics.jsonl
   std::string saveFile;  // empty: weights are not kept
+  std::string profileFile; // trace of a step after the first ones; empty: none
 };
 
 struct TrainResult {
@@ -24,7 +25,6 @@ struct TrainResult {
 };
 
 // Trains from the executor's current state. Collective. Rank 0 shows progress, keeps metrics and writes the weights.
-// Micro-batch k of a step, counted over all ranks, is worked on by rank k mod R.
 TrainResult train(runtime::Executor &executor, const data::Loader &loader, const TrainOptions &options);
 
 } // namespace msamp::train

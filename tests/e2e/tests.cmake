@@ -6,6 +6,7 @@ msamp_e2e(check-levels SCRIPT check PROCESSORS 2
           ARGS --levels bf16,O1,O2,O3,O2/current,O2/rowwise --models gpt_bytes,gpt2.dynamo,llama.dynamo,opt.legacy17,bloom.legacy17)
 msamp_e2e(fp8-inputs SCRIPT fp8_inputs PROCESSORS 2)
 msamp_e2e(optimizer PROCESSORS 2)
+msamp_e2e(bench PROCESSORS 2)
 msamp_e2e(memory PROCESSORS 2)
 msamp_e2e(bad-input SCRIPT bad_input)
 msamp_e2e(resilience PROCESSORS 2)

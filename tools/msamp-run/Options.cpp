@@ -53,6 +53,11 @@ std::optional<Options> parseOptions(int argc, char **argv) {
          "write all parameters in FP32 by ONNX name, at the end and on SIGINT, SIGTERM or SIGHUP (after the current step; "
          "a second signal quits at once)")
       ->check(notEmpty())->type_name("FILE.safetensors");
+  app.add_option("--profile", options.train.profileFile,
+                 "write a trace of the fifth step (of the last, if there are fewer) of rank 0 for Perfetto or "
+                 "chrome://tracing: a span a step of the plan, with ONNX nodes, bytes and operations")
+      ->check(notEmpty())
+      ->type_name("FILE.json");
   auto *check =
       app.add_option(
              "--check", reference,

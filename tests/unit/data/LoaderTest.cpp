@@ -166,3 +166,46 @@ TEST(DataSource, SplitsAtTheFirstEqualsUnlessAFileIsNamedSo) {
   EXPECT_EQ(errorOf([] { parseDataSource("=x"); }).first, 64);
   EXPECT_EQ(errorOf([] { parseDataSource("x="); }).first, 64);
 }
+
+TEST(Loader, RandomTokensAreOfTheStepAndWithinTheirBound) {
+  plan::Plan plan = languageModel(4, 64, 11);
+  LoaderOptions options;
+  options.randomRest = true;
+  Loader loader(plan, options);
+  auto first = fill(plan, loader, 0, 0, 1), again = fill(plan, loader, 0, 0, 1), next = fill(plan, loader, 1, 0, 1);
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, next);
+  std::map<int64_t, int> seen;
+  for (int64_t token : first[0])
+    ++seen[token];
+  EXPECT_EQ(seen.size(), 11u) << "256 draws miss one of 11 tokens once in 3e9 runs";
+  EXPECT_EQ(seen.begin()->first, 0);
+  EXPECT_EQ(seen.rbegin()->first, 10);
+  for (size_t row = 0; row < 4; ++row)
+    for (size_t i = 0; i + 1 < 64; ++i)
+      ASSERT_EQ(first[1][row * 64 + i], first[0][row * 64 + i + 1]) << "labels are the tokens one position on";
+  // Two ranks see what one would.
+  plan::Plan half = languageModel(2, 64, 11);
+  Loader halves(half, options);
+  auto upper = fill(half, halves, 0, 1, 2);
+  EXPECT_TRUE(std::equal(upper[0].begin(), upper[0].end(), first[0].begin() + 128));
+}
+
+TEST(Loader, RandomNumbersAreNormalAndMasksAreOn) {
+  plan::Plan plan = languageModel(2, 5000, 0);
+  plan.mutable_inputs(1)->set_type(plan::F32);
+  LoaderOptions options;
+  options.randomRest = true;
+  Loader loader(plan, options);
+  std::vector<int64_t> mask(10000);
+  std::vector<float> values(10000);
+  loader.fill(0, 0, 1, [&](unsigned input) { return input == 0 ? static_cast<void *>(mask.data()) : values.data(); });
+  EXPECT_EQ(mask, std::vector<int64_t>(10000, 1));
+  double sum = 0, squares = 0;
+  for (float x : values) {
+    sum += x;
+    squares += double{x} * x;
+  }
+  EXPECT_NEAR(sum / 10000, 0, 0.05);
+  EXPECT_NEAR(squares / 10000, 1, 0.06);
+}

@@ -1,0 +1,19 @@
+#include "runtime/plan/ModelFlops.h"
+
+namespace msamp::runtime {
+
+double modelFlops(const plan::Plan &plan) {
+  // The eval program is the forward alone; a plan without one has it at the front of the micro-step.
+  const plan::Program *forward = nullptr;
+  for (const plan::Program &program : plan.programs())
+    if (program.name() == "eval" || (program.name() == "micro_step" && !forward))
+      forward = &program;
+  double flops = 0;
+  if (forward)
+    for (const plan::Step &step : forward->steps())
+      if (!step.backward() && (step.has_matmul() || step.has_attention()))
+        flops += static_cast<double>(step.flops());
+  return 3 * flops;
+}
+
+} // namespace msamp::runtime
