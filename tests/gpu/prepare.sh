@@ -1,0 +1,99 @@
+#!/bin/bash
+# usage: prepare.sh [--bin BUILD/bin] [--target sm_90a] [--graphs FOLDER] [--models FOLDER] [--only REGEX] DIR
+# Compiles the plans of run.sh and packs them with the programs and libraries that they need, for a machine that has a GPU but
+# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh and the lists checks.txt and benches.txt. --graphs names a folder
+# with NAME.opset18.onnx of the full-size graphs (none: a small model is measured instead), --models one with
+# MODEL/model.onnx and MODEL/ref.safetensors (default: tests/models).
+set -euo pipefail
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+bin=$source_dir/build/bin target=sm_90a graphs= models=$source_dir/tests/models only=. dir=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --bin) bin=$2; shift ;;
+    --target) target=$2; shift ;;
+    --graphs) graphs=$2; shift ;;
+    --models) models=$2; shift ;;
+    --only) only=$2; shift ;;
+    -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -*) echo "prepare.sh: no such flag: $1" >&2; exit 64 ;;
+    *) dir=$1 ;;
+  esac
+  shift
+done
+[ -n "$dir" ] || { echo "prepare.sh: where to? prepare.sh DIR" >&2; exit 64; }
+[ -x "$bin/msampc" ] || { echo "prepare.sh: no msampc in $bin; give --bin" >&2; exit 64; }
+mkdir -p "$dir"/{bin,lib,plans,refs}
+: > "$dir/checks.txt"; : > "$dir/benches.txt"
+
+# --- programs, modules, and what they link that a bare machine lacks (not the C and C++ libraries)
+for tool in msamp-run msamp-bench msamp-kernel-check msamp-ops-check; do
+  if [ -x "$bin/$tool" ]; then strip -o "$dir/bin/$tool" "$bin/$tool"; fi
+done
+for module in "$bin"/../lib/msamp_device_*.so "$bin"/../lib/msamp_comm_*.so; do
+  [ -e "$module" ] && strip -o "$dir/lib/$(basename "$module")" "$module"
+done
+for file in "$dir"/bin/* "$dir"/lib/*; do
+  ldd "$file" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
+done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
+  while read -r library; do cp -Ln "$library" "$dir/lib/" || true; done
+
+# --- plans
+compile() { # plan-name model flags..
+  local name=$1 model=$2; shift 2
+  echo "  $name"
+  "$bin/msampc" "$model" -o "$dir/plans/$name" "$@" 2> "$dir/plans/$name.log" || { cat "$dir/plans/$name.log" >&2; return 1; }
+  rm "$dir/plans/$name.log"
+}
+# Error of all gradients as one norm, of a check's table.
+norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", n > 0 ? sqrt(e / n) : 0}'; }
+
+echo "plans of gradients, compared with PyTorch's and with the CPU's"
+for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
+  model=$(basename "$folder")
+  onnx=$folder/model.onnx reference=$folder/ref.safetensors dims=()
+  case $model in
+    *_dyn|*.legacy*) dims=(--dim batch=2 --dim seq=32) ;;
+    gpt_bytes) onnx=$folder.onnx reference=$folder.ref.safetensors dims=(--dim batch=4 --dim seq=64) ;;
+  esac
+  [ -f "$onnx" ] && [ -f "$reference" ] || continue
+  for level in fp32 bf16 O2 O3; do
+    [[ check/$model.$level =~ $only ]] || continue
+    # What the CPU cannot take is not asked of the GPU.
+    "$bin/msampc" "$onnx" -o "$dir/plans/cpu" "${dims[@]}" --level $level 2> /dev/null || { echo "  $model.$level: not taken"; continue; }
+    expected=$("$bin/msamp-run" "$dir/plans/cpu" --check "$reference" | norm_of_gradients) || true
+    rm -r "$dir/plans/cpu"
+    compile "$model.$level" "$onnx" "${dims[@]}" --level $level --target "$target" || continue
+    cp -f "$reference" "$dir/refs/$model.safetensors"
+    echo "$model.$level $model $level $expected" >> "$dir/checks.txt"
+  done
+done
+
+echo "plans whose speed is measured"
+bench() { # name batch model flags..
+  local name=$1 batch=$2 model=$3; shift 3
+  local plan variant flags
+  for variant in bf16 O3 O3-rowwise; do
+    [[ bench/$name.$variant =~ $only || repeat/$name.$variant =~ $only ]] || continue
+    flags=(--level ${variant%%-*}); [ $variant = O3-rowwise ] && flags+=(--recipe rowwise)
+    plan=$name.$variant
+    compile "$plan" "$model" --dim batch=$batch --init normal:0.02 --target "$target" "${flags[@]}" "$@" || continue
+    echo "$plan $name $variant $batch" >> "$dir/benches.txt"
+  done
+}
+if [ -n "$graphs" ]; then
+  bench gpt2-124m 32 "$graphs/gpt2-124m.opset18.onnx"
+  bench gpt-1.3b 16 "$graphs/gpt-1.3b.opset18.onnx"
+  bench gpt-7b 2 "$graphs/gpt-7b.opset18.onnx"
+  bench gpt-175b-slice2 8 "$graphs/gpt-175b-slice2.opset18.onnx"
+else
+  bench gpt_bytes 64 "$source_dir/tests/models/gpt_bytes.onnx" --dim seq=128
+fi
+
+echo "plans whose kernels are compared with the CPU's"
+for level in bf16 O2 O3; do
+  [[ kernels/$level =~ $only && $target != cpu ]] || continue
+  compile "kernels.$level" "$source_dir/tests/models/gpt_bytes.onnx" --dim batch=4 --dim seq=64 --init normal:0.02 --level $level \
+    --target "$target" --reference-kernels
+done
+cp "$(dirname "$0")/run.sh" "$dir/run.sh"
+du -sh "$dir" | awk '{print $1 " in " $2}'
