@@ -35,7 +35,12 @@ void ExecutorImpl::allocate() {
     inputArenaBytes_ += round64(inputSizes_.back());
   }
   inputs_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
-  inputStage_ = device_.hostMemory() ? inputs_ : static_cast<std::byte *>(device_.allocateStaging(inputArenaBytes_));
+  inputStage_ = inputs_;
+  if (!device_.hostMemory()) {
+    // An upload waits for the micro-batches before it: each of a step has its own area, and so has the first of the next.
+    inputAreas_ = std::max(1u, plan_.accumulate()) + 1;
+    inputStage_ = static_cast<std::byte *>(device_.allocateStaging(inputAreas_ * inputArenaBytes_));
+  }
   exchangeBytes_ = exchangeBytes(plan_, comm_.size());
   if (exchangeBytes_ > 0) {
     exchangeBuffer_ = static_cast<std::byte *>(device_.allocate(exchangeBytes_));

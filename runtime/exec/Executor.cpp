@@ -21,7 +21,7 @@ ExecutorImpl::ExecutorImpl(LoadedPlan plan, Device &device, Communicator &commun
 ExecutorImpl::~ExecutorImpl() {
   device_.release(arena_, arenaBytes_);
   if (inputStage_ != inputs_)
-    device_.releaseStaging(inputStage_, inputArenaBytes_);
+    device_.releaseStaging(inputStage_, inputAreas_ * inputArenaBytes_);
   device_.release(inputs_, inputArenaBytes_);
   device_.release(exchangeBuffer_, exchangeBytes_);
   device_.release(rankScales_, rankScaleBytes());
@@ -31,13 +31,16 @@ ExecutorImpl::~ExecutorImpl() {
     device_.release(program.outputs, program.outputBytes);
 }
 
-void *ExecutorImpl::inputHost(unsigned input) { return inputStage_ + inputOffsets_.at(input); }
+void *ExecutorImpl::inputHost(unsigned input) {
+  return inputStage_ + inputArea_ * inputArenaBytes_ + inputOffsets_.at(input);
+}
 
 size_t ExecutorImpl::inputBytes(unsigned input) const { return inputSizes_.at(input); }
 
 void ExecutorImpl::sendInputs() {
   if (inputStage_ != inputs_ && inputArenaBytes_ > 0)
-    device_.upload(inputs_, inputStage_, inputArenaBytes_);
+    device_.upload(inputs_, inputStage_ + inputArea_ * inputArenaBytes_, inputArenaBytes_);
+  inputArea_ = (inputArea_ + 1) % inputAreas_;
 }
 
 BoundProgram &ExecutorImpl::bound(const std::string &name) {

@@ -55,7 +55,8 @@ public:
   // weights; no amax history; step count 0.
   virtual void initialize(uint64_t seed) = 0;
 
-  // Host buffer of an input, to be filled before the next microStep or eval.
+  // Host buffer of an input, to be filled before the next microStep or eval. Another one may be next after each of them, which may
+  // be filled at once, before update.
   virtual void *inputHost(unsigned input) = 0;
   virtual size_t inputBytes(unsigned input) const = 0;
 

@@ -115,6 +115,7 @@ private:
   std::byte *inputs_ = nullptr;
   std::byte *inputStage_ = nullptr; // the same in host memory; the same memory where the device's is the host's
   size_t inputArenaBytes_ = 0;
+  size_t inputAreas_ = 1, inputArea_ = 0; // of inputStage_, taken in turn
   std::vector<size_t> inputOffsets_, inputSizes_;
   std::map<std::string, BoundProgram> programs_;
   std::vector<unsigned> updateKernels_; // by state class

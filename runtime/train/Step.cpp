@@ -5,12 +5,25 @@
 namespace msamp::train {
 using namespace runtime;
 
-StepResult makeStep(Executor &executor, const data::Loader &loader, uint64_t step, const Hyper &hyper) {
+unsigned Stepper::microBatches() const { return std::max(1u, executor.plan().plan.accumulate()); }
+
+void Stepper::fill(uint64_t step, unsigned microBatch) {
   const uint64_t rank = executor.communicator().rank(), ranks = executor.communicator().size();
-  const unsigned microBatches = std::max(1u, executor.plan().plan.accumulate()); // on each rank
-  for (unsigned i = 0; i < microBatches; ++i) {
-    loader.fill(step, i * ranks + rank, microBatches * ranks, [&](unsigned input) { return executor.inputHost(input); });
-    executor.microStep(i, microBatches);
+  loader.fill(step, microBatch * ranks + rank, microBatches() * ranks,
+              [&](unsigned input) { return executor.inputHost(input); });
+}
+
+StepResult Stepper::step(uint64_t step, const Hyper &hyper, bool more) {
+  const unsigned count = microBatches();
+  for (unsigned i = 0; i < count; ++i) {
+    if (i > 0 || ready != step)
+      fill(step, i);
+    executor.microStep(i, count);
+  }
+  ready.reset();
+  if (more) {
+    fill(step + 1, 0);
+    ready = step + 1;
   }
   return executor.update(hyper);
 }

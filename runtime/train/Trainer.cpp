@@ -69,6 +69,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     progress.emplace(options.schedule.steps);
   }
 
+  Stepper stepper(executor, loader);
   TrainResult result;
   // Progress or metrics that cannot be written end the run, but not before the weights are saved.
   std::optional<Error> trouble;
@@ -88,7 +89,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     auto begin = Clock::now();
     Hyper hyper = options.hyper;
     hyper.lr = options.schedule.at(step);
-    StepResult update = makeStep(executor, loader, step, hyper);
+    StepResult update = stepper.step(step, hyper, step + 1 < options.schedule.steps);
     result.steps = step + 1;
     reason = agreeOnStop(communicator, trouble.has_value());
     if (rank != 0)

@@ -91,10 +91,11 @@ Measurement measure(Executor &executor, const data::Loader &loader, const Option
   // Initial weights are drawn in FP32: that is not part of the training's peak.
   std::ofstream("/proc/self/clear_refs") << "5";
 
+  train::Stepper stepper(executor, loader);
   uint64_t step = 0;
   auto makeStep = [&] {
     const auto begin = Clock::now();
-    StepResult done = train::makeStep(executor, loader, step++, options.hyper);
+    StepResult done = stepper.step(step++, options.hyper, true);
     result.losses.push_back(done.loss);
     result.gradNorm = done.gradNorm;
     result.skipped += done.skipped;
