@@ -26,7 +26,7 @@ mkdir -p "$dir"/{bin,lib,plans,refs}
 : > "$dir/checks.txt"; : > "$dir/benches.txt"
 
 # --- programs, modules, and what they link that a bare machine lacks (not the C and C++ libraries)
-for tool in msamp-run msamp-bench msamp-kernel-check msamp-ops-check; do
+for tool in msamp-run msamp-bench msamp-kernel-check msamp-function-check msamp-ops-check; do
   if [ -x "$bin/$tool" ]; then strip -o "$dir/bin/$tool" "$bin/$tool"; fi
 done
 for module in "$bin"/../lib/msamp_device_*.so "$bin"/../lib/msamp_comm_*.so; do
@@ -45,7 +45,7 @@ compile() { # plan-name model flags..
   rm "$dir/plans/$name.log"
 }
 # Error of all gradients as one norm, of a check's table.
-norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", n > 0 ? sqrt(e / n) : 0}'; }
+norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", (n > 0 ? sqrt(e / n) : 0)}'; }
 
 echo "plans of gradients, compared with PyTorch's and with the CPU's"
 for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
@@ -95,5 +95,8 @@ for level in bf16 O2 O3; do
   compile "kernels.$level" "$source_dir/tests/models/gpt_bytes.onnx" --dim batch=4 --dim seq=64 --init normal:0.02 --level $level \
     --target "$target" --reference-kernels
 done
+if [[ functions =~ $only && $target != cpu && -x $bin/msamp-gpu-functions ]]; then
+  "$bin/msamp-gpu-functions" "$target" "$dir/functions.ptx"
+fi
 cp "$(dirname "$0")/run.sh" "$dir/run.sh"
 du -sh "$dir" | awk '{print $1 " in " $2}'

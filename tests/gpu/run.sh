@@ -2,7 +2,7 @@
 # usage: run.sh [--dir DIR] [--bin BUILD/bin] [--peer peer_torch.py] [--only REGEX] [--keep FOLDER] [--device cuda]
 # Checks an NVIDIA GPU's work and prints what it measured: kernels and library calls against the CPU's, gradients against
 # PyTorch's, bits against themselves, and speed and memory, beside PyTorch with --peer. DIR is what prepare.sh packed; without
-# one it is made here with the tools of --bin. --only picks by section/name (kernels/, ops, check/, repeat/, bench/, peer/).
+# one it is made here with the tools of --bin. --only picks by section/name (kernels/, functions, ops, check/, repeat/, bench/, peer/).
 # --keep takes the JSON of each measurement; --device cpu tries this script out where there is no GPU. Exit code 77: no GPU, skipped; 1: something is wrong.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,8 +20,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-if [ $device = cuda ] && ! { [ -e /dev/nvidiactl ] || [ -e /dev/nvidia0 ]; } || ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
-  if ! nvidia-smi -L > /dev/null 2>&1; then echo "skipped: no NVIDIA GPU (or no driver) on this machine"; exit 77; fi
+has_gpu() { nvidia-smi -L > /dev/null 2>&1 || { [ -e /dev/nvidiactl ] && ldconfig -p 2> /dev/null | grep -q 'libcuda\.so\.1'; }; }
+if [ "$device" = cuda ] && ! has_gpu; then
+  echo "skipped: no NVIDIA GPU (or no driver) on this machine"
+  exit 77
 fi
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 if [ ! -f "$dir/checks.txt" ]; then
@@ -35,7 +37,7 @@ wrong=0
 fail() { echo "WRONG $*"; wrong=$((wrong + 1)); }
 wanted() { [[ $1 =~ $only ]]; }
 field() { sed -n 's/^  "'"$2"'": \([^,]*\),\{0,1\}$/\1/p' "$1" | head -1; }
-norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", n > 0 ? sqrt(e / n) : 0}'; }
+norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", (n > 0 ? sqrt(e / n) : 0)}'; }
 worst_gradient() { awk '$1 ~ /^grad\./ && $2 > w {w = $2} END {printf "%.3e\n", w}'; }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
@@ -47,6 +49,10 @@ for plan in "$dir"/plans/kernels.*; do
   echo; echo "== kernels of $name"
   "$dir/bin/msamp-kernel-check" "$plan" || fail "kernels of $name (exit $?)"
 done
+if wanted functions && [ -f "$dir/functions.ptx" ]; then
+  echo; echo "== conversions and functions"
+  "$dir/bin/msamp-function-check" "$dir/functions.ptx" || fail "conversions and functions (exit $?)"
+fi
 if wanted ops && [ $device = cuda ] && [ -x "$dir/bin/msamp-ops-check" ]; then
   echo; echo "== library calls"
   "$dir/bin/msamp-ops-check" || fail "library calls (exit $?)"
@@ -87,7 +93,7 @@ while read -r plan graph variant batch; do
   if ! measure "$plan" 20 8; then fail "$plan: $(tail -3 "$keep/$plan.txt")"; continue; fi
   cat "$keep/$plan.txt"
   j=$keep/$plan.json
-  awk "BEGIN {p = $(field "$j" predicted_peak_bytes); exit !(($(field "$j" peak_bytes) - p) ^ 2 > (0.05 * p) ^ 2)}" &&
+  [ $device = cuda ] && awk "BEGIN {p = $(field "$j" predicted_peak_bytes); exit !(($(field "$j" peak_bytes) - p) ^ 2 > (0.05 * p) ^ 2)}" &&
     fail "$plan: the peak of $(field "$j" peak_bytes) bytes is not within 5 % of the predicted $(field "$j" predicted_peak_bytes)"
   rows+=("$graph $variant $(field "$j" tokens_per_second) $(field "$j" model_tflops) $(field "$j" peak_bytes) $(field "$j" loss_first) $(field "$j" loss_last)")
 done < "$dir/benches.txt"
