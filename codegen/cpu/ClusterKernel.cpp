@@ -549,7 +549,10 @@ private:
           Value next = k.load(base, k.add(j, c * stride), k.f32(), w);
           sum = combine(op, sum, next);
         }
-        k.store(sum, output, j, k.f32());
+        Type element = elementOf(op->getResult(0));
+        if (element != k.f32())
+          sum = arith::TruncFOp::create(k.b, widen(element, w), sum);
+        k.store(sum, output, j, element);
       };
       if (kind != ReductionKind::Column)
         return total(k.index(0), 1, 0);

@@ -65,6 +65,7 @@ private:
   void emitFinish(llvm::SmallVectorImpl<KernelEntry> &entries);
   void finishColumns(const Reduction &reduction, mlir::Value block);
   void finishScalar(const Reduction &reduction);
+  void storeFinished(mlir::Operation *reduction, mlir::Value sum, mlir::Value column);
 
   mlir::OpBuilder builder;
   CudaBuilder k;

@@ -195,6 +195,14 @@ void ClusterEmitter::emitFinish(SmallVectorImpl<KernelEntry> &entries) {
   entries.push_back({name, blocks, 1, finishBlock, 0});
 }
 
+// Rounded to the type that is stored.
+void ClusterEmitter::storeFinished(Operation *op, Value sum, Value column) {
+  Type element = elementOf(op->getResult(0));
+  if (element != k.f32())
+    sum = arith::TruncFOp::create(k.b, element, sum);
+  k.store(sum, k.address(values.outputs[outputOf(op)], column, element), element);
+}
+
 void ClusterEmitter::finishColumns(const Reduction &reduction, Value within) {
   Operation *op = reduction.first;
   ReduceKind kind = kindOf(op);
@@ -247,7 +255,7 @@ void ClusterEmitter::finishColumns(const Reduction &reduction, Value within) {
       Value other = k.load(k.address(at, r * finishColumns32, k.f32()), k.f32(), 0);
       sum = sum ? combine(k.b, kind, sum, other) : other;
     }
-    k.store(sum, k.address(values.outputs[outputOf(op)], column, k.f32()), k.f32());
+    storeFinished(op, sum, column);
   });
 }
 
@@ -294,7 +302,7 @@ void ClusterEmitter::finishScalar(const Reduction &reduction) {
       Value other = k.load(k.address(buffer, w, k.f32()), k.f32(), 0);
       sum = sum ? combine(k.b, kind, sum, other) : other;
     }
-    k.store(sum, values.outputs[outputOf(op)], k.f32());
+    storeFinished(op, sum, k.integer(0));
   });
 }
 

@@ -129,6 +129,7 @@ def BroadcastOp : Msamp_Op<"broadcast", [Pure, DeclareOpInterfaceMethods<Differe
 
 def ReduceOp : Msamp_Op<"reduce", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "reduction over dimensions, which are dropped";
+  let description = [{ An FP32 operand may have a 16-bit result: the complete sum, rounded. }];
   let arguments = (ins ReduceKindAttr:$kind, Msamp_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Msamp_Tensor:$result);
   let assemblyFormat = "$kind $input `dims` `=` $dims attr-dict `:` type($input) `->` type($result)";

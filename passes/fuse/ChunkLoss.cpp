@@ -7,6 +7,9 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -80,6 +83,53 @@ public:
     return success();
   }
 
+  int64_t columns() const { return elements / rows; }
+
+  // Whether all of the head's size that comes from outside can be made wider.
+  bool canPad() const {
+    return llvm::all_of(region, [&](Operation *op) {
+      return isa<MatMulOp>(op) || llvm::all_of(op->getOperands(), [&](Value v) { return wide.contains(v) || canWiden(v); });
+    });
+  }
+
+  // Gives all that has the head's size `count` columns, so that GEMMs find their rows aligned. What stands in the new
+  // ones is left out by each reduction, product and sum.
+  void pad(int64_t count) {
+    OpBuilder b(product);
+    Location loc = product.getLoc();
+    int64_t before = columns();
+    llvm::DenseMap<std::pair<Value, int64_t>, Value> padded;
+    auto padDim = [&](Value v, int64_t dim) {
+      Value &known = padded[{v, dim}];
+      if (known)
+        return known;
+      auto type = typeOf(v);
+      SmallVector<int64_t> shape(type.getShape()), low(type.getRank(), 0), strides(type.getRank(), 1);
+      shape[dim] = count;
+      return known = PadOp::create(b, loc, type.clone(shape), v, low, strides, APFloat(0.0)).getResult();
+    };
+    product.getBMutable().assign(padDim(product.getB(), product.getTransposeB() ? 0 : 1));
+    if (product.getBias())
+      product.getBiasMutable().assign(padDim(product.getBias(), 0));
+    auto index = RankedTensorType::get({rows, count}, b.getI64Type());
+    Value column = IotaOp::create(b, loc, index, 1);
+    Value limit = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(index, b.getI64IntegerAttr(before)));
+    Value valid = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, limit);
+    IRMapping map;
+    for (Operation *op : region) {
+      b.setInsertionPoint(op);
+      if (!isa<MatMulOp>(op))
+        for (OpOperand &use : op->getOpOperands())
+          if (!wide.contains(use.get()))
+            use.set(widen(b, use.get(), count, map));
+      if (wide.contains(op->getResult(0)))
+        op->getResult(0).setType(withColumns(op->getResult(0).getType(), count));
+      if (op != product && isa<ReduceOp, MatMulOp>(op))
+        leaveOut(b, op, valid, count, padDim);
+    }
+    elements = rows * count;
+  }
+
   void cut(int64_t size) {
     Block &block = *product->getBlock();
     OpBuilder builder(region.back());
@@ -96,6 +146,9 @@ public:
       Value total = sum;
       if (total.getType() != value.getType())
         total = arith::TruncFOp::create(builder, value.getLoc(), value.getType(), total);
+      else if (Type narrow = storedAs(value))
+        // A sum with a gradient from the other end of the step (a tied table's) need not live that long in FP32.
+        total = widened(builder, arith::TruncFOp::create(builder, value.getLoc(), narrow, total));
       replaceOutside(value, total);
     }
     for (Operation *op : llvm::reverse(region))
@@ -145,6 +198,96 @@ private:
     shape[0] = count;
     return tensor.clone(shape);
   }
+
+  //===--- Padding ---===//
+
+  Type withColumns(Type type, int64_t count) const {
+    auto tensor = cast<RankedTensorType>(type);
+    return tensor.clone({tensor.getDimSize(0), count});
+  }
+
+  // A value of the head's size from outside that is the same for all columns, or their index.
+  bool canWiden(Value v) const {
+    if (!hasSize(v))
+      return true;
+    Operation *op = v.getDefiningOp();
+    if (!op)
+      return false;
+    if (auto constant = dyn_cast<arith::ConstantOp>(op))
+      return isa<SplatElementsAttr>(constant.getValue());
+    if (auto broadcast = dyn_cast<BroadcastOp>(op))
+      return !llvm::is_contained(broadcast.getDims(), 1);
+    return isa<IotaOp>(op) || (op->hasTrait<OpTrait::Elementwise>() &&
+                               llvm::all_of(op->getOperands(), [&](Value operand) { return canWiden(operand); }));
+  }
+
+  Value widen(OpBuilder &b, Value v, int64_t count, IRMapping &map) const {
+    if (!hasSize(v))
+      return v;
+    if (Value known = map.lookupOrNull(v))
+      return known;
+    Operation *op = v.getDefiningOp();
+    Type type = withColumns(v.getType(), count);
+    Value result;
+    if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      auto splat = cast<SplatElementsAttr>(constant.getValue());
+      result = arith::ConstantOp::create(b, v.getLoc(), splat.resizeSplat(cast<ShapedType>(type)));
+    } else {
+      SmallVector<Value> operands;
+      for (Value operand : op->getOperands())
+        operands.push_back(isa<BroadcastOp>(op) ? operand : widen(b, operand, count, map));
+      Operation *copy = b.clone(*op);
+      copy->setOperands(operands);
+      copy->getResult(0).setType(type);
+      result = copy->getResult(0);
+    }
+    map.map(v, result);
+    return result;
+  }
+
+  // Puts what changes nothing into the new columns of a reduction's or product's operand; what has a value for each of
+  // them loses those of the new ones again.
+  template <typename PadDim>
+  void leaveOut(OpBuilder &b, Operation *op, Value valid, int64_t count, PadDim padDim) {
+    auto reduce = dyn_cast<ReduceOp>(op);
+    for (OpOperand &use : op->getOpOperands()) {
+      if (!wide.contains(use.get()) || (reduce && !llvm::is_contained(reduce.getDims(), 1)))
+        continue;
+      OpOperand *at = &use;
+      if (auto round = at->get().getDefiningOp<arith::TruncFOp>()) {
+        at = &round.getInMutable();
+        b.setInsertionPoint(round);
+      }
+      if (auto known = at->get().getDefiningOp<arith::SelectOp>(); known && known.getCondition() == valid)
+        continue;
+      auto type = typeOf(at->get());
+      double neutral = !reduce || reduce.getKind() == ReduceKind::Sum    ? 0.0
+                       : reduce.getKind() == ReduceKind::Max ? -std::numeric_limits<double>::infinity()
+                                                             : std::numeric_limits<double>::infinity();
+      auto attr = DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), neutral));
+      Value otherwise = arith::ConstantOp::create(b, op->getLoc(), attr);
+      at->set(arith::SelectOp::create(b, op->getLoc(), valid, at->get(), otherwise));
+      b.setInsertionPoint(op);
+    }
+    Value result = op->getResult(0);
+    if (auto matmul = dyn_cast<MatMulOp>(op); matmul && kindOf(op) == Kind::Rows) {
+      matmul.getBMutable().assign(padDim(matmul.getB(), matmul.getTransposeB() ? 1 : 0));
+      return;
+    }
+    if (kindOf(op) != Kind::Sum)
+      return;
+    auto type = typeOf(result);
+    SmallVector<int64_t> shape(type.getShape()), starts(type.getRank(), 0), strides(type.getRank(), 1);
+    auto matmul = dyn_cast<MatMulOp>(op);
+    shape[matmul && !isWider(matmul.getA(), count) ? 1 : 0] = count;
+    result.setType(type.clone(shape));
+    b.setInsertionPointAfter(op);
+    auto slice = SliceOp::create(b, op->getLoc(), type, result, starts, strides);
+    result.replaceAllUsesExcept(slice.getResult(), slice);
+  }
+  bool isWider(Value v, int64_t count) const { return typeOf(v).getDimSize(0) == rows && typeOf(v).getDimSize(1) == count; }
+
+  //===--- Cutting ---===//
 
   void mark(Operation *op, int64_t number) const {
     Builder b(op->getContext());
@@ -243,6 +386,20 @@ private:
     return copy;
   }
 
+  // The narrow type of a value that is only added to another one and stored then.
+  static Type storedAs(Value v) {
+    auto user = [](Value value) { return value.hasOneUse() ? *value.user_begin() : nullptr; };
+    Operation *next = user(v);
+    if (auto slice = dyn_cast_or_null<SliceOp>(next))
+      next = user(slice.getResult());
+    auto add = dyn_cast_or_null<arith::AddFOp>(next);
+    auto round = add ? dyn_cast_or_null<arith::TruncFOp>(user(add.getResult())) : arith::TruncFOp();
+    return round ? Type(typeOf(v).clone(typeOf(round.getResult()).getElementType())) : Type();
+  }
+  static Value widened(OpBuilder &b, arith::TruncFOp op) {
+    return arith::ExtFOp::create(b, op.getLoc(), op.getIn().getType(), op.getResult());
+  }
+
   bool usedOutside(Value v) const {
     return llvm::any_of(v.getUsers(), [&](Operation *user) { return !inside.contains(user); });
   }
@@ -267,16 +424,28 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
       return;
     for (MatMulOp product : findHeads(step)) {
       if (typeOf(product.getResult()).getRank() != 2 || product.getTransposeA() || product.getAddend() ||
-          bytesOf(product.getResult()) <= bytes)
+          (bytesOf(product.getResult()) <= bytes && typeOf(product.getResult()).getDimSize(1) % align == 0))
         continue;
-      Head head(product);
       Location loc = product.getLoc();
       std::string why;
-      if (failed(head.find(why))) {
+      auto find = [&](Head &head) {
+        if (succeeded(head.find(why)))
+          return true;
         remark::missed(loc, remark::RemarkOpts::name("loss-chunk").category("fuse"))
             << "the logits of all tokens are in memory at once: " << why;
+        return false;
+      };
+      Head whole(product);
+      if (!find(whole))
         continue;
+      if (int64_t aligned = llvm::alignTo(whole.columns(), align); aligned != whole.columns() && whole.canPad()) {
+        remark::passed(loc, remark::RemarkOpts::name("pad-classes").category("fuse"))
+            << std::to_string(whole.columns()) << " classes are computed as " << std::to_string(aligned);
+        whole.pad(aligned);
       }
+      Head head(product);
+      if (!find(head))
+        continue;
       int64_t size = chunkRows(head.rows, bytesOf(product.getResult()) / head.rows);
       remark::passed(loc, remark::RemarkOpts::name("loss-chunk").category("fuse"))
           << "logits and their gradients for " << std::to_string(size) << " of " << std::to_string(head.rows)
@@ -309,7 +478,7 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
     for (int64_t count = (rows + most - 1) / most; count <= 2 * ((rows + most - 1) / most); ++count)
       if (rows % count == 0 && (rows / count) % 128 == 0)
         return rows / count;
-    return most >= 128 ? most / 128 * 128 : most;
+    return most >= rows ? rows : most >= 128 ? most / 128 * 128 : most;
   }
 };
 

@@ -534,6 +534,9 @@ private:
         kind = ReductionKind::RowScalar;
       else
         return fail(op, "a reduction that the loop nest does not hold");
+      bool finished = kind == ReductionKind::Column || kind == ReductionKind::Scalar;
+      if (!finished && tensorOf(r.getInput()).getElementType() != tensorOf(r.getResult()).getElementType())
+        return fail(op, "rounded before the sum is complete");
       if (kind != ReductionKind::Row && consumedInside(r.getResult()))
         return fail(op, "its result is known only afterwards");
       domain.reductions[op] = kind;

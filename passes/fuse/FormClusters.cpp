@@ -25,14 +25,21 @@ public:
     int position = 0;
     for (Operation &op : func.front())
       positions[&op] = position++;
+    SmallVector<Operation *> turned;
     for (Operation &op : func.front()) {
-      if (isCore(&op)) {
+      if (isStoredTranspose(&op)) {
+        addNode(&op);
+        turned.push_back(&op);
+      } else if (isCore(&op)) {
         if (failed(place(&op)))
           return failure();
       } else if (!isFree(&op)) {
         addNode(&op);
       }
     }
+    // Transposed copies last, so that they join the kernels that there are and do not shape them.
+    for (Operation *op : turned)
+      placeTransposed(op);
     return emit();
   }
 
@@ -293,6 +300,11 @@ private:
         if (clusters[reader].alive)
           candidates.insert(reader);
     }
+    // Single values of what is known from the start (scales of weights) share kernels, however many there are.
+    bool isEarly = cast<RankedTensorType>(op->getResult(0).getType()).getNumElements() == 1 &&
+                   llvm::all_of(defs, [](Operation *def) { return isEarlyRead(def); });
+    if (isEarly && early >= 0 && clusters[early].core.size() < maxEarly)
+      candidates.insert(early);
     int home = -1;
     for (int candidate : candidates) {
       SmallVector<Operation *> merged(clusters[candidate].core);
@@ -327,11 +339,34 @@ private:
       addNode(op);
       clusters.push_back({{op}, nodeOf[op], true});
       clusterOf[op] = home;
+      if (isEarly)
+        early = home;
     }
     for (Value v : inputs)
       if (auto &list = readers[v]; !llvm::is_contained(list, home))
         list.push_back(home);
     return success();
+  }
+
+  // Reads of single values that an earlier step has left.
+  static bool isEarlyRead(Operation *op) { return isa<GetAmaxOp, GetScaleOp>(op); }
+
+  void placeTransposed(Operation *op) {
+    auto source = op->getOperand(0).getDefiningOp() ? clusterOf.find(op->getOperand(0).getDefiningOp()) : clusterOf.end();
+    if (source != clusterOf.end()) {
+      Cluster &cluster = clusters[source->second];
+      SmallVector<Operation *> merged(cluster.core);
+      merged.push_back(op);
+      llvm::sort(merged, [&](Operation *a, Operation *b) { return positions[a] < positions[b]; });
+      int into = find(cluster.node), from = find(nodeOf[op]);
+      if (fits(merged, {into, from}, nullptr)) {
+        cluster.core = merged;
+        clusterOf[op] = source->second;
+        return mergeNodes(into, from);
+      }
+    }
+    clusterOf[op] = clusters.size();
+    clusters.push_back({{op}, nodeOf[op], true});
   }
 
   // Writes the function anew: clusters and other ops in an order that respects uses, by first position.
@@ -355,7 +390,7 @@ private:
         continue;
       }
       nodeOf[&op] = nodes.size();
-      nodes.push_back({{}, &op, positions[&op], 0, {}});
+      nodes.push_back({{}, &op, isEarlyRead(&op) ? -1 : positions[&op], 0, {}});
     }
     int previousEffect = -1;
     for (int n = 0, e = nodes.size(); n < e; ++n) {
@@ -465,6 +500,8 @@ private:
   DenseMap<Operation *, bool> coreCache;
   llvm::MapVector<Value, SmallVector<int>> readers;
   std::vector<Cluster> clusters;
+  static constexpr size_t maxEarly = 64; // arguments of a kernel
+  int early = -1;
 };
 
 struct FormClusters : impl::FormClustersBase<FormClusters> {

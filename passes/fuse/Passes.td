@@ -54,9 +54,11 @@ def ChunkLoss : Pass<"msamp-chunk-loss", "::mlir::ModuleOp"> {
     In @micro_step, a product whose result exceeds `bytes` and is used only row by row (a softmax and its gradient) or
     summed over rows (weight and bias gradients) is cut along its rows, and with it everything that holds a value of its
     size. Each chunk's results are parts of concatenations or, where rows are summed, accumulated in FP32 in order. No chunk
-    shares a kernel with another one, so that its memory is free when the next one begins.
+    shares a kernel with another one, so that its memory is free when the next one begins. Where the number of classes is no
+    multiple of `align`, all of that size gets more columns, which no reduction, product or sum sees.
   }];
-  let options = [Option<"bytes", "bytes", "int64_t", "512 << 20", "most bytes of a result; 0: never cut">];
+  let options = [Option<"bytes", "bytes", "int64_t", "512 << 20", "most bytes of a result; 0: never cut">,
+    Option<"align", "align", "int64_t", "1", "columns of a cut result are padded to a multiple of this">];
 }
 
 def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {
@@ -65,6 +67,14 @@ def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {
     An expression that forward and backward both compute (the normalised input of a norm, the inner part of a GELU) is
     computed twice rather than kept in FP32 between the two: the mark keeps CSE from merging them, and clusters from
     spanning both.
+  }];
+}
+
+def NarrowReductions : Pass<"msamp-narrow-reductions", "::mlir::ModuleOp"> {
+  let summary = "round sums over rows where they are stored";
+  let description = [{
+    A bias or norm gradient that is only rounded after its sum is complete is rounded by the kernel that completes it,
+    instead of by a kernel of its own: the reduction has the narrow result type, and accumulates in FP32.
   }];
 }
 

@@ -6,14 +6,17 @@
 
 void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createFoldIntoGemms());
-  if (llvm::StringRef(options.target).starts_with("sm_") || options.fp8Layout == "tn")
+  bool gpu = llvm::StringRef(options.target).starts_with("sm_");
+  if (gpu || options.fp8Layout == "tn")
     pm.addPass(createTransposeOperands());
   pm.addPass(createExpandNamedOps());
   ChunkLossOptions chunks;
   chunks.bytes = options.lossChunkMiB << 20;
+  chunks.align = gpu ? 64 : 1;
   pm.addPass(createChunkLoss(chunks));
   pm.addPass(createMarkBackward());
   pm.addPass(mlir::createCanonicalizerPass());
   pm.addPass(mlir::createCSEPass());
+  pm.addPass(createNarrowReductions());
   pm.addPass(createFormClusters());
 }

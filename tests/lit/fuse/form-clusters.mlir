@@ -56,3 +56,22 @@ func.func @sides(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>
   %c = arith.mulf %b, %b {msamp.backward} : tensor<64x64xf32>
   return %a, %c : tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// Scales of weights are known from the start: one kernel computes those of all layers.
+msamp.parameter @v : tensor<32x32xf32> matrix {trained = true}
+msamp.parameter @w : tensor<32x32xf32> matrix {trained = true}
+// CHECK-LABEL: func.func @weight_scales
+// CHECK: %[[S:.*]]:2 = msamp.cluster
+// CHECK-COUNT-2: msamp.scale_of
+// CHECK-NOT: msamp.cluster
+// CHECK: msamp.scaled_matmul %arg0, %arg1 scales %{{.*}}, %[[S]]#0
+// CHECK: msamp.scaled_matmul %arg0, %arg1 scales %{{.*}}, %[[S]]#1
+func.func @weight_scales(%x: tensor<32x32xf8E4M3FN>, %q: tensor<32x32xf8E4M3FN>, %sx: tensor<f32>) -> (tensor<32x32xbf16>, tensor<32x32xbf16>) {
+  %a = msamp.get_amax @v : tensor<f32>
+  %s = msamp.scale_of %a f8E4M3FN : tensor<f32> -> tensor<f32>
+  %y = msamp.scaled_matmul %x, %q scales %sx, %s : tensor<32x32xf8E4M3FN>, tensor<32x32xf8E4M3FN>, tensor<f32>, tensor<f32> -> tensor<32x32xbf16>
+  %b = msamp.get_amax @w : tensor<f32>
+  %t = msamp.scale_of %b f8E4M3FN : tensor<f32> -> tensor<f32>
+  %z = msamp.scaled_matmul %x, %q scales %sx, %t : tensor<32x32xf8E4M3FN>, tensor<32x32xf8E4M3FN>, tensor<f32>, tensor<f32> -> tensor<32x32xbf16>
+  return %y, %z : tensor<32x32xbf16>, tensor<32x32xbf16>
+}

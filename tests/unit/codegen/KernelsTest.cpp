@@ -259,6 +259,37 @@ TEST_F(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
   expectClose(r, 1e-5);
 }
 
+TEST_F(Kernels, BothLayoutsAndRoundedColumnSumsInOnePass) {
+  Outcome r = run(
+      R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xbf16>, tensor<70x48xf8E5M2>, tensor<48x70xf8E5M2>) {
+    %x = arith.extf %dy : tensor<70x48xbf16> to tensor<70x48xf32>
+    %sum = msamp.reduce sum %x dims = [0] : tensor<70x48xf32> -> tensor<48xbf16>
+    %q = msamp.quantize %x, %s : tensor<70x48xf32>, tensor<f32> -> tensor<70x48xf8E5M2>
+    %t = msamp.transpose %q perm = [1, 0] {msamp.stored} : tensor<70x48xf8E5M2> -> tensor<48x70xf8E5M2>
+    return %sum, %q, %t : tensor<48xbf16>, tensor<70x48xf8E5M2>, tensor<48x70xf8E5M2> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 3e-3);
+}
+
+TEST_F(Kernels, TransposedCopyAlone) {
+  Outcome r = run(R"(func.func @f(%x: tensor<37x50xbf16>) -> tensor<50x37xbf16> {
+    %t = msamp.transpose %x perm = [1, 0] {msamp.stored} : tensor<37x50xbf16> -> tensor<50x37xbf16>
+    return %t : tensor<50x37xbf16> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectEqual(r);
+}
+
+// Whole rows are stored as rows; the copy is a kernel of its own.
+TEST_F(Kernels, TransposedCopyOfRows) {
+  Outcome r = run(R"(func.func @f(%x: tensor<40x64xf32>, %s: tensor<f32>) -> (tensor<40x64xf32>, tensor<64x40xf8E4M3FN>) {
+    %y = msamp.softmax %x : tensor<40x64xf32> -> tensor<40x64xf32>
+    %q = msamp.quantize %y, %s : tensor<40x64xf32>, tensor<f32> -> tensor<40x64xf8E4M3FN>
+    %t = msamp.transpose %q perm = [1, 0] {msamp.stored} : tensor<40x64xf8E4M3FN> -> tensor<64x40xf8E4M3FN>
+    return %y, %t : tensor<40x64xf32>, tensor<64x40xf8E4M3FN> })");
+  EXPECT_EQ(r.clusters, 2u);
+  expectClose(r, 3e-3);
+}
+
 TEST_F(Kernels, RowScalesAndQuantiseInOnePass) {
   Outcome r = run(R"(func.func @f(%x: tensor<19x40xf32>) -> (tensor<19x40xf8E4M3FN>, tensor<19xf32>) {
     %a = math.absf %x : tensor<19x40xf32>
