@@ -138,17 +138,26 @@ public:
     for (int64_t start = 0; start < rows; start += size, ++number)
       cutChunk(builder, start, std::min(size, rows - start), number);
     for (auto &[value, list] : parts) {
+      if (list.size() == 1) {
+        replaceOutside(value, list.front());
+        continue;
+      }
       auto concat = ConcatOp::create(builder, value.getLoc(), value.getType(), list, 0);
       concat->setAttr(inMemoryAttr, builder.getUnitAttr());
       replaceOutside(value, concat.getResult());
     }
     for (auto &[value, sum] : sums) {
       Value total = sum;
-      if (total.getType() != value.getType())
+      if (total.getType() != value.getType()) {
         total = arith::TruncFOp::create(builder, value.getLoc(), value.getType(), total);
-      else if (Type narrow = storedAs(value))
-        // A sum with a gradient from the other end of the step (a tied table's) need not live that long in FP32.
-        total = widened(builder, arith::TruncFOp::create(builder, value.getLoc(), narrow, total));
+      } else if (Type narrow = storedAs(value)) {
+        // A sum with a gradient from the other end of the step (a tied table's) need not live that long in FP32: it is
+        // rounded now, by a kernel of its own.
+        auto round = arith::TruncFOp::create(builder, value.getLoc(), narrow, total);
+        mark(round, number);
+        replaceRounded(builder, value, round.getResult());
+        continue;
+      }
       replaceOutside(value, total);
     }
     for (Operation *op : llvm::reverse(region))
@@ -250,6 +259,7 @@ private:
   template <typename PadDim>
   void leaveOut(OpBuilder &b, Operation *op, Value valid, int64_t count, PadDim padDim) {
     auto reduce = dyn_cast<ReduceOp>(op);
+    Kind kind = kindOf(op); // which asks for operands that are replaced now
     for (OpOperand &use : op->getOpOperands()) {
       if (!wide.contains(use.get()) || (reduce && !llvm::is_contained(reduce.getDims(), 1)))
         continue;
@@ -270,11 +280,11 @@ private:
       b.setInsertionPoint(op);
     }
     Value result = op->getResult(0);
-    if (auto matmul = dyn_cast<MatMulOp>(op); matmul && kindOf(op) == Kind::Rows) {
+    if (auto matmul = dyn_cast<MatMulOp>(op); matmul && kind == Kind::Rows) {
       matmul.getBMutable().assign(padDim(matmul.getB(), matmul.getTransposeB() ? 1 : 0));
       return;
     }
-    if (kindOf(op) != Kind::Sum)
+    if (kind != Kind::Sum)
       return;
     auto type = typeOf(result);
     SmallVector<int64_t> shape(type.getShape()), starts(type.getRank(), 0), strides(type.getRank(), 1);
@@ -386,7 +396,7 @@ private:
     return copy;
   }
 
-  // The narrow type of a value that is only added to another one and stored then.
+  // The narrow type of a value of which all, or a part, is only added to another one and stored then.
   static Type storedAs(Value v) {
     auto user = [](Value value) { return value.hasOneUse() ? *value.user_begin() : nullptr; };
     Operation *next = user(v);
@@ -396,8 +406,19 @@ private:
     auto round = add ? dyn_cast_or_null<arith::TruncFOp>(user(add.getResult())) : arith::TruncFOp();
     return round ? Type(typeOf(v).clone(typeOf(round.getResult()).getElementType())) : Type();
   }
-  static Value widened(OpBuilder &b, arith::TruncFOp op) {
-    return arith::ExtFOp::create(b, op.getLoc(), op.getIn().getType(), op.getResult());
+
+  // A part is one of what is in memory, so it is taken before the values are widened.
+  static void replaceRounded(OpBuilder &b, Value value, Value narrow) {
+    auto slice = dyn_cast<SliceOp>(*value.user_begin());
+    if (slice) {
+      auto type = cast<RankedTensorType>(typeOf(slice.getResult()).clone(typeOf(narrow).getElementType()));
+      narrow = SliceOp::create(b, slice.getLoc(), type, narrow, slice.getStarts(), slice.getStrides());
+      value = slice.getResult();
+    }
+    Value wide = arith::ExtFOp::create(b, value.getLoc(), value.getType(), narrow);
+    value.replaceAllUsesWith(wide);
+    if (slice)
+      slice.erase();
   }
 
   bool usedOutside(Value v) const {

@@ -3,11 +3,13 @@
 
 // CHECK-LABEL: func.func @micro_step
 // CHECK: %[[W:.*]] = msamp.pad %arg1 low = [0, 0] strides = [1, 1] : tensor<61x16xf32> -> tensor<64x16xf32>
-// CHECK: %[[VALID:.*]] = arith.cmpi slt
 // CHECK: %[[L:.*]] = msamp.matmul %{{.*}}, %[[W]] {{.*}} -> tensor<256x64xf32>
-// CHECK: %[[M:.*]] = arith.select %{{.*}}, %[[L]], %{{.*}} : tensor<256x64xi1>, tensor<256x64xf32>
+// CHECK: %[[VALID:.*]] = arith.cmpi slt
+// CHECK: %[[M:.*]] = arith.select %[[VALID]], %[[L]], %{{.*}} : tensor<256x64xi1>, tensor<256x64xf32>
 // CHECK: msamp.reduce max %[[M]] dims = [1]
-// CHECK: %[[D:.*]] = arith.select %{{.*}} : tensor<256x64xi1>, tensor<256x64xf32>
+// CHECK: math.exp
+// CHECK: math.exp
+// CHECK: %[[D:.*]] = arith.select %[[VALID]], %{{.*}} : tensor<256x64xi1>, tensor<256x64xf32>
 // CHECK: msamp.matmul %[[D]], %[[W]] {{.*}} -> tensor<256x16xf32>
 // CHECK: %[[G:.*]] = msamp.matmul %[[D]], %{{.*}} {{.*}}transpose_a{{.*}} -> tensor<64x16xf32>
 // CHECK: %[[P:.*]] = msamp.slice %[[G]] starts = [0, 0] strides = [1, 1] : tensor<64x16xf32> -> tensor<61x16xf32>
