@@ -7,6 +7,10 @@
 
 namespace msamp::codegen::cuda {
 
+// Neighbouring columns of four rows -> four rows of each of these columns. `columns` 0: the rows are scalars.
+llvm::SmallVector<mlir::Value> turnRows(CudaBuilder &k, llvm::ArrayRef<mlir::Value> rows, mlir::Type element,
+                                        int64_t columns);
+
 class ClusterEmitter {
 public:
   ClusterEmitter(mlir::gpu::GPUModuleOp module, ClusterOp cluster, const Schedule &s, llvm::StringRef symbol);
@@ -45,8 +49,19 @@ private:
 
   // Rows that are held in registers (ClusterKernel.cpp).
   void emitRows();
-  // Results with rows innermost (TurnedTiles.cpp).
+  mlir::Value positionOf(mlir::Value step);
+  // Results with rows innermost (TurnedTiles.cpp, StagedRows.cpp).
+  struct Turned {
+    mlir::Value value;
+    const fuse::View *view;
+    mlir::Value output, buffer;
+    mlir::Type element; // in memory
+  };
+  llvm::SmallVector<Turned> turnedTargets();
+  mlir::Value inMemory(Row &row, const Turned &target, int64_t chunk);
   void emitTurned(llvm::MutableArrayRef<Row> rows);
+  void stageRow(Row &row, mlir::Value step);
+  void storeStaged(mlir::Value step);
   void emitStage(int stage, llvm::MutableArrayRef<Row> rows, Running &running);
   void emitRowScalars(int stage, Row &row, Running &running);
   void emitRoot(const Root &root, Row &row, Running &running, llvm::SmallVectorImpl<Item> &items);
@@ -77,7 +92,8 @@ private:
   mlir::Block &body;
   Values values;
   mlir::Value thread, block, tile, group, lane, team, inTeam; // inTeam: null where all threads have a team
-  mlir::Value exchangeBuffer, parity;   // of teams of several warps; parity: offset of the half in use
+  mlir::Value exchangeBuffer, parity; // of teams of several warps; parity: offset of the half in use
+  llvm::SmallVector<Turned> staged;
   int64_t exchanges = 0, exchanged = 0; // slots of that buffer: in all, and used so far in this step
 };
 

@@ -29,7 +29,8 @@ SmallVector<ClusterEmitter::Root> ClusterEmitter::rootsOf(int stage) {
     if (it != d.reductions.end() && it->second != ReductionKind::Row)
       continue;
     for (auto &store : d.stores.find(out)->second)
-      if (d.stage.lookup(store.value) == stage && d.isFull(store.value) && !(s.turned && s.isTurned(store.view)))
+      if (d.stage.lookup(store.value) == stage && d.isFull(store.value) &&
+          !((s.turned || s.stagedRows) && s.isTurned(store.view)))
         roots.push_back({store.value, nullptr, ReductionKind::Row, static_cast<unsigned>(i), &store.view});
   }
   return roots;
@@ -142,7 +143,7 @@ ClusterEmitter::Running ClusterEmitter::unflatten(ValueRange list) {
 
 // `position` counts the rows of the group.
 Row ClusterEmitter::rowAt(Value position) {
-  bool exact = s.rowLimit() % (s.rowStride() * s.rowsAtOnce) == 0;
+  bool exact = s.rowLimit() % (s.stagedRows ? s.groups * s.stagedRows : s.rowStride() * s.rowsAtOnce) == 0;
   Value active = inTeam;
   if (!exact) {
     active = k.both(active, k.less(position, s.rowLimit()));
@@ -156,6 +157,28 @@ Row ClusterEmitter::rowAt(Value position) {
   return values.row(position, active);
 }
 
+// Where the team's rows of a step begin.
+Value ClusterEmitter::positionOf(Value step) {
+  Type type = step.getType();
+  Value own = k.resize(team, type);
+  if (s.stagedRows) {
+    int64_t perTile = s.stagedRows / s.teams;
+    Value tileOf = k.mul(k.divide(step, perTile), s.groups);
+    tileOf = k.add(tileOf, k.resize(group, type));
+    Value within = k.mul(k.remainder(step, perTile), s.teams);
+    within = k.add(within, own);
+    return k.add(k.mul(tileOf, s.stagedRows), within);
+  }
+  Value first = own;
+  if (!s.byUnit()) {
+    Value before = k.mul(k.resize(group, type), s.teams);
+    first = k.add(before, own);
+    if (s.turned)
+      first = k.mul(first, s.rowsAtOnce);
+  }
+  return k.add(k.mul(step, s.rowStride() * s.rowsAtOnce), first);
+}
+
 void ClusterEmitter::emitRows() {
   Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
   Value start = k.mul(lane, s.chunk), tileStart;
@@ -167,15 +190,15 @@ void ClusterEmitter::emitRows() {
   placeColumns(start, s.tiles * s.tileWidth() != s.inner, (s.tiles - 1) * s.tileWidth() + (s.lanes - 1) * s.chunk);
   if (s.keepColumns)
     values.loadColumns();
-  Value first = k.resize(team, type);
-  if (!s.byUnit()) {
-    Value before = k.mul(k.resize(group, type), s.teams);
-    first = k.add(before, first);
-    if (s.turned)
-      first = k.mul(first, s.rowsAtOnce);
-  }
   Running running = neutralRunning();
-  // All rows of a step, first.. one after the other a stride apart.
+  if (s.stagedRows) {
+    staged = turnedTargets();
+    Value buffer = k.dynamicShared(module);
+    for (auto [i, target] : llvm::enumerate(staged))
+      target.buffer = k.address(buffer, i * s.stagedRows * s.stagedPitch(), target.element);
+  }
+  Value zero = k.integer(type, 0);
+  // All rows of a step.
   auto rowsFrom = [&](Value position) {
     SmallVector<Row> rows;
     for (int64_t u = 0; u < s.rowsAtOnce; ++u)
@@ -188,19 +211,18 @@ void ClusterEmitter::emitRows() {
       emitStage(stage, rows, running);
   };
   int64_t steps = s.steps();
-  if (steps == 1) {
-    SmallVector<Row> rows = rowsFrom(first);
+  if (steps == 1 && !s.stagedRows) {
+    SmallVector<Row> rows = rowsFrom(positionOf(zero));
     for (Row &row : rows)
       values.loadRow(row);
     emit(rows, running);
     if (s.turned)
       emitTurned(rows);
   } else {
-    int64_t apart = s.rowStride() * s.rowsAtOnce;
     SmallVector<Value> initial = flatten(running);
     size_t reductions = initial.size();
     if (s.prefetch) {
-      SmallVector<Row> rows = rowsFrom(first);
+      SmallVector<Row> rows = rowsFrom(positionOf(zero));
       for (Row &row : rows) {
         values.loadRow(row);
         llvm::append_range(initial, values.loaded(row));
@@ -209,9 +231,9 @@ void ClusterEmitter::emitRows() {
     bool halves = static_cast<bool>(exchangeBuffer);
     if (halves)
       initial.push_back(parity);
-    Value zero = k.integer(type, 0), count = k.integer(type, steps), one = k.integer(type, 1);
+    Value count = k.integer(type, steps), one = k.integer(type, 1);
     SmallVector<Value> results = k.loop(zero, count, one, initial, [&](Value step, ValueRange arguments) {
-      Value position = k.add(k.mul(step, apart), first);
+      Value position = positionOf(step);
       Running current = unflatten(arguments.take_front(reductions));
       ValueRange rest = arguments.drop_front(reductions);
       if (halves)
@@ -220,9 +242,9 @@ void ClusterEmitter::emitRows() {
       SmallVector<Value> next;
       if (s.prefetch) {
         // The step after the last one loads rows that are there, for nothing.
-        Value last = k.integer(type, s.rowLimit() - 1);
+        Value last = k.integer(type, s.rowLimit() - 1), following = positionOf(k.add(step, 1));
         for (int64_t u = 0; u < s.rowsAtOnce; ++u) {
-          Value at = k.add(position, apart + u * s.rowStride());
+          Value at = k.add(following, u * s.rowStride());
           at = arith::MinUIOp::create(k.b, at, last);
           Row row = rowAt(at);
           values.loadRow(row);
@@ -236,6 +258,10 @@ void ClusterEmitter::emitRows() {
           values.loadRow(row);
       }
       emit(rows, current);
+      if (s.stagedRows) {
+        stageRow(rows[0], step);
+        storeStaged(step);
+      }
       SmallVector<Value> yielded = flatten(current);
       llvm::append_range(yielded, next);
       if (halves) {
@@ -367,7 +393,7 @@ void ClusterEmitter::run(SmallVectorImpl<KernelEntry> &entries) {
     emitStreamedRows();
   else
     emitRows();
-  entries.push_back({symbol, s.grid(), 1, s.block(), 0});
+  entries.push_back({symbol, s.grid(), 1, s.block(), s.stagedRows ? s.stagedBytes(cluster) : 0});
   if (s.partialValues())
     emitFinish(entries);
 }

@@ -98,7 +98,7 @@ Value CudaBuilder::address(Value base, Value elementIndex, Type element) {
 Value CudaBuilder::address(Value base, int64_t elementIndex, Type element) {
   if (elementIndex == 0)
     return base;
-  if (elementIndex > std::numeric_limits<int32_t>::max())
+  if (std::abs(elementIndex) >= int64_t(1) << 28) // more than constants of a GEP hold
     return address(base, integer(i64(), elementIndex), element);
   SmallVector<LLVM::GEPArg> indices = {static_cast<int32_t>(elementIndex)};
   return LLVM::GEPOp::create(b, base.getType(), memoryType(element), base, indices);
@@ -202,6 +202,18 @@ Value CudaBuilder::sharedArray(gpu::GPUModuleOp module, StringRef symbol, int64_
     auto type = LLVM::LLVMArrayType::get(f32(), count);
     b.setInsertionPointToStart(module.getBody());
     LLVM::GlobalOp::create(b, type, /*isConstant=*/false, LLVM::Linkage::Internal, symbol, Attribute(),
+                           /*alignment=*/16, /*addrSpace=*/3);
+  }
+  return LLVM::AddressOfOp::create(b, shared(), symbol);
+}
+
+Value CudaBuilder::dynamicShared(gpu::GPUModuleOp module) {
+  constexpr StringRef symbol = "dynamic_shared";
+  if (!module.lookupSymbol(symbol)) {
+    OpBuilder::InsertionGuard guard(b);
+    auto type = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(b, type, /*isConstant=*/false, LLVM::Linkage::External, symbol, Attribute(),
                            /*alignment=*/16, /*addrSpace=*/3);
   }
   return LLVM::AddressOfOp::create(b, shared(), symbol);

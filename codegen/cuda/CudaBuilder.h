@@ -72,6 +72,9 @@ public:
   // `count` FP32 values in shared memory.
   mlir::Value sharedArray(mlir::gpu::GPUModuleOp module, llvm::StringRef symbol, int64_t count);
 
+  // Shared memory whose size the launch gives, in bytes.
+  mlir::Value dynamicShared(mlir::gpu::GPUModuleOp module);
+
   // An entry point; inserts at its start. The first `inputs` pointers are only read from.
   mlir::LLVM::LLVMFuncOp kernel(mlir::gpu::GPUModuleOp module, llvm::StringRef symbol, unsigned inputs,
                                 unsigned outputs, bool workspace, int64_t block, int64_t blocksPerMultiprocessor);

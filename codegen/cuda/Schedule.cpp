@@ -22,7 +22,7 @@ int64_t padded(int64_t values) {
 class Scheduler {
 public:
   Scheduler(ClusterOp cluster, const Target &target, ClusterDomain domain)
-      : body(cluster.getBody().front()), target(target), d(domain) {
+      : cluster(cluster), body(cluster.getBody().front()), target(target), d(domain) {
     s.domain = std::move(domain);
     s.inner = d.inner < 0 ? 1 : d.leafSize[d.inner];
   }
@@ -100,6 +100,14 @@ private:
     return false;
   }
 
+  // Results with rows innermost that rows in registers can be staged for: single bytes, in runs of 16 rows.
+  bool mayStage() {
+    auto stores = s.turnedStores(cluster);
+    return !stores.empty() && d.rows % 16 == 0 && s.chunk % 4 == 0 && llvm::all_of(stores, [&](auto &store) {
+      return elementOf(store.value).getIntOrFloatBitWidth() == 8 && store.view.offset % 16 == 0;
+    });
+  }
+
   // Full inputs that differ from row to row.
   int64_t rowInputs() {
     int64_t count = 0;
@@ -132,35 +140,62 @@ private:
     bool columns = s.has(ReductionKind::Column), outerColumns = s.has(ReductionKind::OuterColumn);
     bool scalars = s.has(ReductionKind::Scalar) || s.has(ReductionKind::RowScalar);
     int64_t units = d.rows / d.reducedRows;
-    bool fits;
-    if (columns || outerColumns)
-      fits = pickLanes(8, 256) || pickLanes(16, 256) || pickLanes(32, 512);
+    bool fits, staged = !outerColumns && mayStage();
+    if (columns || outerColumns || staged)
+      fits = pickLanes(8, 512) || pickLanes(16, 512) || pickLanes(32, 512);
     else
       fits = pickLanes(rowInputs() > 1 ? 32 : 64, 256) || pickLanes(64, 512);
     if (!fits) {
+      // Two blocks a multiprocessor: the rows at work have to stay in the L2 cache.
       s.streamed = true;
-      s.lanes = 512, s.chunks = s.chunk >= 8 ? 2 : 4;
+      s.lanes = 512, s.chunks = s.chunk >= 8 ? 4 : 8;
+      s.blocksPerMultiprocessor = 2;
       s.groups = outerColumns ? units : columns ? std::min<int64_t>(d.rows, 4 * target.multiprocessors) : d.rows;
       return;
     }
+    bool few = s.chunk * s.chunks <= 8; // values a thread: registers are left to load ahead
     if (outerColumns) {
       s.teams = std::min(std::max<int64_t>(1, 256 / s.lanes), std::max<int64_t>(1, d.reducedRows));
       s.groups = units;
-      s.prefetch = s.steps() > 1;
+      s.prefetch = s.steps() > 1 && few;
     } else if (columns) {
       s.teams = std::max<int64_t>(1, 256 / s.lanes);
-      s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), 2 * target.multiprocessors * (s.lanes > 256 ? 1 : 1));
-      s.prefetch = s.steps() > 1;
-    } else {
+      s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), (s.lanes > 256 ? 1 : 2) * target.multiprocessors);
+      s.prefetch = s.steps() > 1 && few;
+    } else if (!staged) {
       s.teams = std::max<int64_t>(1, (scalars || s.lanes < 32 ? 128 : 64) / s.lanes);
       s.groups = ceilDiv(d.rows, s.teams);
     }
     if (s.lanes > 32)
       s.teams = std::min<int64_t>(s.teams, 15); // a barrier each
-    if (columns || outerColumns) {
+    if (staged)
+      stage();
+    if (columns || outerColumns || s.stagedRows) {
       s.keepColumns = s.chunk * s.chunks <= 8;
-      s.blocksPerMultiprocessor = std::max<int64_t>(1, 512 / s.block());
+      s.blocksPerMultiprocessor = s.block() > 256 ? 1 : 512 / s.block();
     }
+  }
+
+  // 32 rows, or 16; two blocks a multiprocessor, or a larger one where only that fits.
+  void stage() {
+    int64_t most = target.dynamicShared - (16 << 10);
+    for (int64_t rows : {32, 16}) {
+      s.stagedRows = rows;
+      if (s.stagedBytes(cluster) <= most / 2)
+        break;
+    }
+    if (s.stagedBytes(cluster) > most) {
+      s.stagedRows = 0; // each value on its own
+      if (!s.has(ReductionKind::Column))
+        s.groups = ceilDiv(d.rows, s.teams);
+      return;
+    }
+    int64_t blocks = s.stagedBytes(cluster) <= most / 2 ? 2 : 1;
+    s.teams = 1;
+    while (2 * s.teams * s.lanes <= 512 / blocks && s.teams < 8)
+      s.teams *= 2;
+    s.groups = std::min<int64_t>(ceilDiv(d.rows, s.stagedRows), blocks * target.multiprocessors);
+    s.prefetch = s.chunk * s.chunks <= 8;
   }
 
   void byTiles() {
@@ -217,6 +252,7 @@ private:
     s.groups = ceilDiv(d.rows, s.teams * s.rowsAtOnce);
   }
 
+  ClusterOp cluster;
   Block &body;
   const Target &target;
   ClusterDomain d;
@@ -239,6 +275,29 @@ bool Schedule::isTurned(const fuse::View &store) const {
     expected *= domain.leafSize[leaf];
   }
   return true;
+}
+
+SmallVector<ClusterDomain::Store> Schedule::turnedStores(ClusterOp cluster) const {
+  SmallVector<ClusterDomain::Store> list;
+  for (Value out : cluster.getBody().front().getTerminator()->getOperands()) {
+    auto it = domain.reductions.find(out.getDefiningOp());
+    if (it != domain.reductions.end() && it->second != ReductionKind::Row)
+      continue;
+    for (auto &store : domain.stores.find(out)->second)
+      if (domain.isFull(store.value) && isTurned(store.view))
+        list.push_back(store);
+  }
+  return list;
+}
+
+int64_t Schedule::stagedBytes(ClusterOp cluster) const {
+  return stagedRows * stagedPitch() * static_cast<int64_t>(turnedStores(cluster).size());
+}
+
+int64_t Schedule::steps() const {
+  if (stagedRows)
+    return ceilDiv(ceilDiv(domain.rows, stagedRows), groups) * (stagedRows / teams);
+  return ceilDiv(rowLimit(), rowStride() * rowsAtOnce);
 }
 
 int64_t Schedule::partialOffset(Operation *reduction) const {

@@ -19,6 +19,8 @@ struct Schedule {
   bool prefetch = false; // the next rows are loaded before the current ones are used
   // Some results are stored with rows innermost: the rows of a step follow each other, and go through shared memory.
   bool turned = false;
+  // With reductions of rows: a block stages so many rows of those results before it stores them; 0: there are none.
+  int64_t stagedRows = 0;
   bool keepColumns = false;            // what repeats over rows is loaded once
   int64_t blocksPerMultiprocessor = 0; // lower bound that limits registers; 0: none
 
@@ -29,9 +31,14 @@ struct Schedule {
   // Rows that a group walks over, and how many there are between two of a team.
   int64_t rowLimit() const { return byUnit() ? domain.reducedRows : domain.rows; }
   int64_t rowStride() const { return byUnit() ? teams : groups * teams; }
-  int64_t steps() const { return (rowLimit() + rowStride() * rowsAtOnce - 1) / (rowStride() * rowsAtOnce); }
+  int64_t steps() const;
   bool isTurned(const fuse::View &store) const;
   bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
+
+  // Results with rows innermost, and bytes of shared memory that staging them takes.
+  llvm::SmallVector<fuse::ClusterDomain::Store> turnedStores(ClusterOp cluster) const;
+  int64_t stagedPitch() const { return inner / 4 % 2 ? inner : inner + 4; } // an odd number of words
+  int64_t stagedBytes(ClusterOp cluster) const;
 
   // FP32 values in the workspace: where the partial results of a reduction start, and how many there are in all.
   int64_t partialOffset(mlir::Operation *reduction) const;

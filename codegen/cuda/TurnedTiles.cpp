@@ -6,10 +6,7 @@ using namespace mlir;
 
 namespace msamp::codegen::cuda {
 
-namespace {
-
-// Neighbouring columns of four rows -> four rows of each of these columns.
-SmallVector<Value> transpose(CudaBuilder &k, ArrayRef<Value> rows, Type element, int64_t columns) {
+SmallVector<Value> turnRows(CudaBuilder &k, ArrayRef<Value> rows, Type element, int64_t columns) {
   SmallVector<Value> turned;
   auto word = VectorType::get({4}, element);
   if (columns % 4) {
@@ -43,16 +40,8 @@ SmallVector<Value> transpose(CudaBuilder &k, ArrayRef<Value> rows, Type element,
   return turned;
 }
 
-} // namespace
-
-void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
-  struct Target {
-    Value value;
-    const fuse::View *view;
-    Value output, buffer;
-    Type element; // in memory
-  };
-  SmallVector<Target> targets;
+SmallVector<ClusterEmitter::Turned> ClusterEmitter::turnedTargets() {
+  SmallVector<Turned> targets;
   for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands())) {
     auto it = d.reductions.find(values.definition(out));
     if (it != d.reductions.end() && it->second != fuse::ReductionKind::Row)
@@ -61,13 +50,27 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
       if (d.isFull(store.value) && s.isTurned(store.view))
         targets.push_back({store.value, &store.view, values.outputs[i], {}, k.memoryType(elementOf(store.value))});
   }
+  return targets;
+}
+
+Value ClusterEmitter::inMemory(Row &row, const Turned &target, int64_t chunk) {
+  Value v = values.vector(row, target.value, chunk);
+  if (elementOf(target.value).isInteger(1))
+    return arith::ExtUIOp::create(k.b, widen(target.element, values.width()), v);
+  if (elementOf(target.value) != target.element)
+    return arith::BitcastOp::create(k.b, widen(target.element, values.width()), v);
+  return v;
+}
+
+void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
+  SmallVector<Turned> targets = turnedTargets();
   // A column of the tile takes its rows and 16 bytes, and columns stand in the order in which a warp's lanes write
   // them: each bank is used once then, in writing and in reading.
   int64_t tall = s.teams * s.rowsAtOnce, wide = s.tileWidth();
   Value rowStart = k.mul(k.resize(group, rows[0].index.getType()), tall);
   Value ownRow = k.mul(team, s.rowsAtOnce);
   int64_t floats = 0;
-  for (Target &target : targets) {
+  for (Turned &target : targets) {
     int64_t bytes = CudaBuilder::bytesOf(target.element);
     floats = std::max(floats, wide * (tall * bytes + 16) / 4);
   }
@@ -77,19 +80,13 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
       target.buffer = k.sharedArray(module, symbol + "_turned" + std::to_string(i), floats);
     else
       target.buffer = targets[0].buffer;
-  auto pitch = [&](const Target &target) { return tall + 16 / CudaBuilder::bytesOf(target.element); };
-  auto write = [&](Target &target) {
+  auto pitch = [&](const Turned &target) { return tall + 16 / CudaBuilder::bytesOf(target.element); };
+  auto write = [&](Turned &target) {
     for (int64_t c = 0; c < s.chunks; ++c) {
       SmallVector<Value> parts;
-      for (Row &row : rows) {
-        Value v = values.vector(row, target.value, c);
-        if (elementOf(target.value).isInteger(1))
-          v = arith::ExtUIOp::create(k.b, widen(target.element, values.width()), v);
-        else if (elementOf(target.value) != target.element)
-          v = arith::BitcastOp::create(k.b, widen(target.element, values.width()), v);
-        parts.push_back(v);
-      }
-      SmallVector<Value> turned = transpose(k, parts, target.element, values.width());
+      for (Row &row : rows)
+        parts.push_back(inMemory(row, target, c));
+      SmallVector<Value> turned = turnRows(k, parts, target.element, values.width());
       Value at = k.add(k.mul(lane, pitch(target)), ownRow);
       at = k.address(target.buffer, at, target.element);
       for (auto [j, column] : llvm::enumerate(turned)) {
@@ -99,7 +96,7 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
       }
     }
   };
-  auto read = [&](Target &target) {
+  auto read = [&](Turned &target) {
     int64_t bytes = CudaBuilder::bytesOf(target.element), run = 16 / bytes;
     // Runs that the memory's alignment allows, and that are there as a whole or not at all.
     int64_t columnStride = target.view->stride(d.inner);
@@ -142,10 +139,10 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
     }
   };
   if (together) {
-    for (Target &target : targets)
+    for (Turned &target : targets)
       write(target);
     k.barrier();
-    for (Target &target : targets)
+    for (Turned &target : targets)
       read(target);
     return;
   }

@@ -260,10 +260,13 @@ private:
     return llvm::any_of(core, [&](Operation *op) { return side(op) != side(core.front()); });
   }
 
-  // Which kernels may store a result transposed. One without row reductions cuts its domain in tiles, and writes a tile
-  // in either direction; one that holds whole rows would write single values of many columns, so its results are
-  // transposed by a kernel of their own.
-  static bool mayStoreTransposed(const ClusterDomain &domain) { return domain.stages == 1; }
+  // Which kernels may store a result transposed: those that cut their domain in tiles, and those that hold rows and have
+  // the memory to stage some of them.
+  static bool mayStoreTransposed(const ClusterDomain &domain) {
+    constexpr int64_t longest = 4096;
+    bool units = llvm::any_of(domain.reductions, [](auto &entry) { return entry.second == ReductionKind::OuterColumn; });
+    return domain.stages == 1 || (!units && domain.rows % 16 == 0 && domain.leafSize[domain.inner] <= longest);
+  }
 
   bool fits(ArrayRef<Operation *> core, ArrayRef<int> group, Operation *op) {
     if (core.size() > maxOps || spansSides(core))

@@ -35,14 +35,14 @@ func.func @linear(%x: tensor<64x32xbf16>, %dy: tensor<64x16xf8E5M2>, %dz: tensor
   return %y, %g, %h : tensor<64x16xbf16>, tensor<32x16xf32>, tensor<32x16xf32>
 }
 
-// A kernel that holds whole rows stores rows; the transposed copy is a kernel of its own.
+// A kernel that holds whole rows stages some of them to store them both ways.
 // FUSED-LABEL: func.func @norm
-// FUSED: %[[Q:.*]] = msamp.cluster
+// FUSED: msamp.cluster
+// FUSED: msamp.reduce sum
 // FUSED: msamp.quantize
-// FUSED-NOT: msamp.transpose
-// FUSED: msamp.cluster(%[[Q]])
-// FUSED-NEXT: bb0
 // FUSED-NEXT: msamp.transpose
+// FUSED-NOT: msamp.cluster
+// FUSED: msamp.scaled_matmul
 func.func @norm(%x: tensor<64x32xf32>, %dy: tensor<16x64xf8E5M2>, %s: tensor<f32>) -> tensor<32x16xf32> {
   %y, %rstd = msamp.rms_norm %x {eps = 1.0e-5 : f64} : tensor<64x32xf32> -> tensor<64x32xf32>, tensor<64xf32>
   %q = msamp.quantize %y, %s : tensor<64x32xf32>, tensor<f32> -> tensor<64x32xf8E4M3FN>
