@@ -85,20 +85,23 @@ void ClusterEmitter::begin() {
   values.prologue = parity.getDefiningOp();
 }
 
-// Chunks from `start` on; `from` is the first column that start can be, or the column itself. `mayEnd`: those that are
-// not sure to lie within the row get a condition.
+// Chunks from `start` on, which is at most `last`. `mayEnd`: chunks that are not sure to lie within the row get a
+// condition; at the end of rows that are read in loops those that no thread has are left out.
 void ClusterEmitter::placeColumns(Value start, bool mayEnd, int64_t last) {
   Columns &columns = values.columns;
   columns.at.clear();
   columns.active.clear();
   columns.step = s.lanes * s.chunk;
+  int64_t first = last - (s.lanes - 1) * s.chunk; // where the first lane is, at most
   for (int64_t c = 0; c < s.chunks; ++c) {
+    if (s.streamed && mayEnd && first + c * columns.step >= s.inner)
+      break;
     Value at = k.add(start, c * columns.step), active;
     // The last column of the last thread that comes here.
     if (mayEnd && last + c * columns.step + s.chunk > s.inner) {
       active = k.less(at, s.inner);
-      Value first = k.integer(at.getType(), 0);
-      at = k.select(active, at, first);
+      Value zero = k.integer(at.getType(), 0);
+      at = k.select(active, at, zero);
     }
     columns.at.push_back(at);
     columns.active.push_back(active);
@@ -321,7 +324,7 @@ void ClusterEmitter::emitRowScalars(int stage, Row &row, Running &running) {
 
 void ClusterEmitter::emitRoot(const Root &root, Row &row, Running &running, SmallVectorImpl<Item> &items) {
   Value total;
-  for (int64_t c = 0; c < s.chunks; ++c) {
+  for (int64_t c = 0; c < static_cast<int64_t>(values.columns.at.size()); ++c) {
     Value v = values.vector(row, root.value, c);
     Value active = k.both(row.active, values.columns.active[c]);
     if (!root.reduce) {

@@ -33,8 +33,8 @@ void ClusterEmitter::storeColumns(const Running &running) {
   for (auto &[op, kind] : s.reductions) {
     if (kind != ReductionKind::Column && kind != ReductionKind::OuterColumn)
       continue;
-    bool partial = kind == ReductionKind::Column;
-    if (!partial && !unit.index) {
+    bool byColumn = kind == ReductionKind::Column; // one value a column, in a row of partial results
+    if (!byColumn && !unit.index) {
       Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
       unit = values.row(k.mul(k.resize(group, type), d.reducedRows), {});
     }
@@ -50,15 +50,15 @@ void ClusterEmitter::storeColumns(const Running &running) {
       holder = k.divide(thread, 32);
       holds = k.less(k.remainder(thread, 32), s.lanes);
     }
-    Value base = partial ? partialOf(op) : values.outputs[outputOf(op)];
+    Value base = s.isPartial(kind) ? partialOf(op) : values.outputs[outputOf(op)];
     Type offsets = s.groups * s.inner < (int64_t(1) << 31) ? k.i32() : k.i64();
     Value rowStart;
-    if (partial)
+    if (byColumn)
       rowStart = k.mul(k.resize(group, offsets), s.inner);
     if (teams == 1) {
       for (int64_t c = 0; c < s.chunks; ++c) {
         Value active = k.both(holds, values.columns.active[c]);
-        if (!partial) {
+        if (!byColumn) {
           Value at = values.pointer(unit, storeOf(op), base, k.f32(), c);
           k.when(active, [&] { values.storeAt(sums[c], at, storeOf(op), k.f32()); });
           continue;
@@ -70,7 +70,7 @@ void ClusterEmitter::storeColumns(const Running &running) {
       continue;
     }
     Value first;
-    if (!partial)
+    if (!byColumn)
       first = values.rowPointer(unit, storeOf(op), base, k.f32());
     int64_t width = s.tileWidth();
     if (!buffer)
@@ -104,7 +104,7 @@ void ClusterEmitter::storeColumns(const Running &running) {
           total = total ? combine(k.b, kindOf(op), total, other) : other;
         }
         Value to;
-        if (partial)
+        if (byColumn)
           to = k.address(base, k.add(rowStart, global), k.f32());
         else
           to = k.address(first, k.mul(global, storeOf(op).stride(d.inner)), k.f32());
@@ -179,7 +179,7 @@ void ClusterEmitter::emitFinish(SmallVectorImpl<KernelEntry> &entries) {
   int64_t blocks = 0;
   for (const Reduction &reduction : s.reductions) {
     ReductionKind kind = reduction.second;
-    if (kind == ReductionKind::Row || kind == ReductionKind::OuterColumn)
+    if (!s.isPartial(kind))
       continue;
     int64_t count = kind == ReductionKind::Column ? (s.inner + finishColumns32 - 1) / finishColumns32 : 1;
     // Blocks below the range wrap around to large numbers.

@@ -148,7 +148,8 @@ private:
     if (!fits) {
       // Two blocks a multiprocessor: the rows at work have to stay in the L2 cache.
       s.streamed = true;
-      s.lanes = 512, s.chunks = s.chunk >= 8 ? 4 : 8;
+      bool stores = llvm::any_of(body.getTerminator()->getOperands(), [&](Value out) { return d.isFull(out); });
+      s.lanes = 512, s.chunks = (stores ? 2 : 4) * (s.chunk >= 8 ? 1 : 2);
       s.blocksPerMultiprocessor = 2;
       s.groups = outerColumns ? units : columns ? std::min<int64_t>(d.rows, 4 * target.multiprocessors) : d.rows;
       return;
@@ -305,10 +306,8 @@ int64_t Schedule::partialOffset(Operation *reduction) const {
   for (auto &[op, kind] : reductions) {
     if (op == reduction)
       break;
-    if (kind == ReductionKind::Column)
-      offset += padded(groups * inner);
-    if (kind == ReductionKind::Scalar || kind == ReductionKind::RowScalar)
-      offset += padded(grid());
+    if (isPartial(kind))
+      offset += padded(kind == ReductionKind::Column ? groups * inner : grid());
   }
   return offset;
 }

@@ -40,6 +40,11 @@ struct Schedule {
   int64_t stagedPitch() const { return inner / 4 % 2 ? inner : inner + 4; } // an odd number of words
   int64_t stagedBytes(ClusterOp cluster) const;
 
+  // Whether results over rows are partial ones; a single group has the sums of columns themselves.
+  bool isPartial(fuse::ReductionKind kind) const {
+    return kind == fuse::ReductionKind::Scalar || kind == fuse::ReductionKind::RowScalar ||
+           (kind == fuse::ReductionKind::Column && groups > 1);
+  }
   // FP32 values in the workspace: where the partial results of a reduction start, and how many there are in all.
   int64_t partialOffset(mlir::Operation *reduction) const;
   int64_t partialValues() const;
