@@ -77,10 +77,11 @@ private:
   mlir::Value exchange(mlir::Value value, int64_t bit);
   void storeColumns(const Running &running);
   void storeScalars(const Running &running);
+  // Stores a complete result of a reduction in its type; `index` in elements.
+  void storeResult(mlir::Operation *reduce, mlir::Value value, mlir::Value base, mlir::Value index);
   void emitFinish(llvm::SmallVectorImpl<KernelEntry> &entries);
   void finishColumns(const Reduction &reduction, mlir::Value block);
   void finishScalar(const Reduction &reduction);
-  void storeFinished(mlir::Operation *reduction, mlir::Value sum, mlir::Value column);
 
   mlir::OpBuilder builder;
   CudaBuilder k;

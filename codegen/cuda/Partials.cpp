@@ -24,6 +24,18 @@ Value ClusterEmitter::exchange(Value value, int64_t bit) {
   return vector::FromElementsOp::create(k.b, type, elements);
 }
 
+// Rounded to the type that is stored.
+void ClusterEmitter::storeResult(Operation *op, Value value, Value base, Value index) {
+  Type element = elementOf(op->getResult(0));
+  int64_t width = 0;
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    width = vector.getDimSize(0);
+  if (element != k.f32())
+    value = arith::TruncFOp::create(k.b, widen(element, width), value);
+  Value at = index ? k.address(base, index, element) : base;
+  k.store(value, at, element, std::max<int64_t>(width, 1) * CudaBuilder::bytesOf(element));
+}
+
 // Sums of columns: of the block's teams first, in shared memory.
 void ClusterEmitter::storeColumns(const Running &running) {
   if (s.streamed)
@@ -63,9 +75,12 @@ void ClusterEmitter::storeColumns(const Running &running) {
           k.when(active, [&] { values.storeAt(sums[c], at, storeOf(op), k.f32()); });
           continue;
         }
-        Value at = k.add(rowStart, values.columns.at[c]);
-        at = k.address(base, at, k.f32());
-        k.when(active, [&] { k.store(sums[c], at, k.f32(), 4 * s.chunk); });
+        Value index = k.add(rowStart, values.columns.at[c]);
+        k.when(active, [&] {
+          if (!s.isPartial(kind))
+            return storeResult(op, sums[c], base, index);
+          k.store(sums[c], k.address(base, index, k.f32()), k.f32(), 4 * s.chunk);
+        });
       }
       continue;
     }
@@ -103,6 +118,8 @@ void ClusterEmitter::storeColumns(const Running &running) {
           Value other = k.load(k.address(at, t * width, k.f32()), k.f32(), 0);
           total = total ? combine(k.b, kindOf(op), total, other) : other;
         }
+        if (byColumn && !s.isPartial(kind))
+          return storeResult(op, total, base, k.add(rowStart, global));
         Value to;
         if (byColumn)
           to = k.address(base, k.add(rowStart, global), k.f32());
@@ -195,14 +212,6 @@ void ClusterEmitter::emitFinish(SmallVectorImpl<KernelEntry> &entries) {
   entries.push_back({name, blocks, 1, finishBlock, 0});
 }
 
-// Rounded to the type that is stored.
-void ClusterEmitter::storeFinished(Operation *op, Value sum, Value column) {
-  Type element = elementOf(op->getResult(0));
-  if (element != k.f32())
-    sum = arith::TruncFOp::create(k.b, element, sum);
-  k.store(sum, k.address(values.outputs[outputOf(op)], column, element), element);
-}
-
 void ClusterEmitter::finishColumns(const Reduction &reduction, Value within) {
   Operation *op = reduction.first;
   ReduceKind kind = kindOf(op);
@@ -255,7 +264,7 @@ void ClusterEmitter::finishColumns(const Reduction &reduction, Value within) {
       Value other = k.load(k.address(at, r * finishColumns32, k.f32()), k.f32(), 0);
       sum = sum ? combine(k.b, kind, sum, other) : other;
     }
-    storeFinished(op, sum, column);
+    storeResult(op, sum, values.outputs[outputOf(op)], column);
   });
 }
 
@@ -302,7 +311,7 @@ void ClusterEmitter::finishScalar(const Reduction &reduction) {
       Value other = k.load(k.address(buffer, w, k.f32()), k.f32(), 0);
       sum = sum ? combine(k.b, kind, sum, other) : other;
     }
-    storeFinished(op, sum, k.integer(0));
+    storeResult(op, sum, values.outputs[outputOf(op)], {});
   });
 }
 

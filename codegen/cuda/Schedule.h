@@ -43,7 +43,7 @@ struct Schedule {
   // Whether results over rows are partial ones; a single group has the sums of columns themselves.
   bool isPartial(fuse::ReductionKind kind) const {
     return kind == fuse::ReductionKind::Scalar || kind == fuse::ReductionKind::RowScalar ||
-           (kind == fuse::ReductionKind::Column && groups > 1);
+           (kind == fuse::ReductionKind::Column && (groups > 1 || streamed));
   }
   // FP32 values in the workspace: where the partial results of a reduction start, and how many there are in all.
   int64_t partialOffset(mlir::Operation *reduction) const;

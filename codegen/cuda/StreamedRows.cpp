@@ -144,7 +144,7 @@ void ClusterEmitter::addToColumns(const Root &root, Row &row, int64_t chunk, Val
     Type type = s.groups * s.inner < (int64_t(1) << 31) ? k.i32() : k.i64();
     Value offset = k.mul(k.resize(group, type), s.inner);
     offset = k.add(offset, values.columns.at[chunk]);
-    at = k.address(s.isPartial(root.kind) ? partialOf(op) : values.outputs[outputOf(op)], offset, k.f32());
+    at = k.address(partialOf(op), offset, k.f32());
   }
   k.when(active, [&] {
     if (!start) {
