@@ -141,6 +141,10 @@ LogicalResult CpuKernels::addUpdate(StringRef symbol, const partition::ClassStor
 }
 
 LogicalResult CpuKernels::writeLibrary(const std::string &path) {
+  return writeHostLibrary(*module, path);
+}
+
+LogicalResult writeHostLibrary(ModuleOp module, const std::string &path) {
   MLIRContext *context = module->getContext();
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
@@ -158,16 +162,16 @@ LogicalResult CpuKernels::writeLibrary(const std::string &path) {
   passes.addPass(createConvertControlFlowToLLVMPass());
   passes.addPass(createConvertFuncToLLVMPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(passes.run(*module)))
+  if (failed(passes.run(module)))
     return failure();
   llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(*module, llvmContext);
+  std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(module, llvmContext);
   if (!lowered)
     return module->emitError() << "no translation to LLVM";
   std::string object = path + ".o";
-  LogicalResult result = emitObject(*lowered, object, *module);
+  LogicalResult result = emitObject(*lowered, object, module);
   if (succeeded(result))
-    result = link(object, path, *module);
+    result = link(object, path, module);
   llvm::sys::fs::remove(object);
   return result;
 }

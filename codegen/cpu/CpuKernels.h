@@ -46,6 +46,9 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
+// Lowers, optimises and links a module of kernels in func, scf, arith, math, vector and LLVM into a shared library.
+mlir::LogicalResult writeHostLibrary(mlir::ModuleOp module, const std::string &path);
+
 } // namespace msamp::codegen
 
 #endif

@@ -1,8 +1,10 @@
-// Generated kernels against the interpreter: a function is fused into clusters, compiled and run, and compared element
-// by element.
+// Generated kernels, of the CPU and of a GPU (emulated), against the interpreter: a function is fused into clusters,
+// compiled and run, and compared element by element.
 #include "codegen/cpu/CpuKernels.h"
+#include "codegen/cuda/CudaKernels.h"
 #include "passes/Pipeline.h"
 #include "passes/fuse/Passes.h"
+#include "tests/unit/codegen/Emulator.h"
 #include "tests/unit/codegen/Interpreter.h"
 #include "tests/unit/codegen/Library.h"
 
@@ -13,6 +15,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 using namespace mlir;
@@ -69,7 +72,7 @@ struct Outcome {
   std::vector<Type> types;
 };
 
-class Kernels : public ::testing::Test {
+class Kernels : public ::testing::TestWithParam<const char *> {
 protected:
   Kernels() {
     DialectRegistry registry;
@@ -117,36 +120,27 @@ protected:
 
     form.addPass(fuse::createFormClusters());
     EXPECT_TRUE(succeeded(form.run(*module)));
-    codegen::CpuKernels kernels(&context);
-    std::vector<std::pair<ClusterOp, std::string>> clusters;
-    for (auto cluster : func.getOps<ClusterOp>()) {
-      std::string symbol = "k" + std::to_string(clusters.size());
-      EXPECT_TRUE(succeeded(kernels.addCluster(cluster, symbol)));
-      clusters.push_back({cluster, symbol});
-    }
+    std::vector<ClusterOp> clusters(func.getOps<ClusterOp>().begin(), func.getOps<ClusterOp>().end());
     result.clusters = clusters.size();
-    Library library(kernels);
     auto find = [&](Value v) { // views of row-major memory
       while (auto reshape = v.getDefiningOp<ReshapeOp>())
         v = reshape.getInput();
       return memory.at(v.getAsOpaquePointer()).data();
     };
-    for (auto &[cluster, symbol] : clusters) {
-      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+    auto operands = [&](ClusterOp cluster, std::vector<char> &workspace) {
       std::vector<void *> args;
       for (Value v : cluster.getInputs())
         args.push_back(find(v));
       for (Value v : cluster.getResults())
         args.push_back(make(v).data());
-      std::vector<char> workspace(shape.workspaceBytes);
-      if (shape.workspaceBytes)
+      if (!workspace.empty())
         args.push_back(workspace.data());
-      Chunks f = library.kernel(symbol);
-      f(args.data(), shape.chunks / 2, shape.chunks); // chunks in any order
-      f(args.data(), 0, shape.chunks / 2);
-      if (shape.finish)
-        library.finish(symbol)(args.data());
-    }
+      return args;
+    };
+    if (auto target = codegen::cuda::Target::parse(GetParam()))
+      runOnGpu(clusters, *target, operands);
+    else
+      runOnCpu(clusters, operands);
     for (Value v : func.front().getTerminator()->getOperands()) {
       auto type = cast<RankedTensorType>(v.getType());
       const char *bytes = find(v);
@@ -157,6 +151,41 @@ protected:
       result.types.push_back(type.getElementType());
     }
     return result;
+  }
+
+  using Operands = std::function<std::vector<void *>(ClusterOp, std::vector<char> &)>;
+
+  void runOnCpu(ArrayRef<ClusterOp> clusters, const Operands &operands) {
+    codegen::CpuKernels kernels(&context);
+    for (auto [i, cluster] : llvm::enumerate(clusters))
+      EXPECT_TRUE(succeeded(kernels.addCluster(cluster, "k" + std::to_string(i))));
+    Library library(kernels);
+    for (auto [i, cluster] : llvm::enumerate(clusters)) {
+      std::string symbol = "k" + std::to_string(i);
+      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+      std::vector<char> workspace(shape.workspaceBytes);
+      std::vector<void *> args = operands(cluster, workspace);
+      Chunks f = library.kernel(symbol);
+      f(args.data(), shape.chunks / 2, shape.chunks); // chunks in any order
+      f(args.data(), 0, shape.chunks / 2);
+      if (shape.finish)
+        library.finish(symbol)(args.data());
+    }
+  }
+
+  void runOnGpu(ArrayRef<ClusterOp> clusters, codegen::cuda::Target target, const Operands &operands) {
+    target.multiprocessors = 2; // so that blocks have several rows
+    codegen::cuda::CudaKernels kernels(&context, target);
+    std::vector<SmallVector<codegen::cuda::KernelEntry>> entries(clusters.size());
+    for (auto [i, cluster] : llvm::enumerate(clusters))
+      EXPECT_TRUE(succeeded(kernels.addCluster(cluster, "k" + std::to_string(i), entries[i])));
+    Emulator emulator(kernels.kernels());
+    for (auto [i, cluster] : llvm::enumerate(clusters)) {
+      std::vector<char> workspace(codegen::cuda::clusterWorkspaceBytes(cluster, target), 0x7F);
+      std::vector<void *> args = operands(cluster, workspace);
+      for (const auto &entry : entries[i])
+        emulator.launch(entry, args);
+    }
   }
 
   // Norm of the difference over the norm of what is expected, for each result.
@@ -181,7 +210,7 @@ protected:
   MLIRContext context;
 };
 
-TEST_F(Kernels, PointwiseOnOddSizes) {
+TEST_P(Kernels, PointwiseOnOddSizes) {
   Outcome r = run(R"(func.func @f(%x: tensor<3x7x11xf32>, %y: tensor<3x7x11xf32>) -> tensor<3x7x11xf32> {
     %0 = arith.mulf %x, %y : tensor<3x7x11xf32>
     %1 = arith.addf %0, %x : tensor<3x7x11xf32>
@@ -190,7 +219,7 @@ TEST_F(Kernels, PointwiseOnOddSizes) {
   expectClose(r, 1e-6);
 }
 
-TEST_F(Kernels, BiasGeluQuantiseAmaxInOnePass) {
+TEST_P(Kernels, BiasGeluQuantiseAmaxInOnePass) {
   for (const char *form : {"{tanh}", ""}) {
     std::string source =
         R"(func.func @f(%x: tensor<37x50xbf16>, %bias: tensor<50xbf16>, %s: tensor<f32>) -> (tensor<37x50xf8E4M3FN>, tensor<f32>) {
@@ -211,7 +240,7 @@ TEST_F(Kernels, BiasGeluQuantiseAmaxInOnePass) {
   }
 }
 
-TEST_F(Kernels, LayerNormWithStatistics) {
+TEST_P(Kernels, LayerNormWithStatistics) {
   for (const char *width : {"5", "16", "128", "131"}) {
     std::string d = width,
                 source =
@@ -228,7 +257,7 @@ TEST_F(Kernels, LayerNormWithStatistics) {
   }
 }
 
-TEST_F(Kernels, SoftmaxKeepsExponentialsInScratch) {
+TEST_P(Kernels, SoftmaxKeepsExponentialsInScratch) {
   Outcome r = run(R"(func.func @f(%x: tensor<4x3x45xf32>) -> tensor<4x3x45xf32> {
     %y = msamp.softmax %x : tensor<4x3x45xf32> -> tensor<4x3x45xf32>
     return %y : tensor<4x3x45xf32> })",
@@ -237,7 +266,7 @@ TEST_F(Kernels, SoftmaxKeepsExponentialsInScratch) {
   expectClose(r, 1e-5);
 }
 
-TEST_F(Kernels, CrossEntropyIgnoresLabels) {
+TEST_P(Kernels, CrossEntropyIgnoresLabels) {
   Outcome r =
       run(R"(func.func @f(%x: tensor<33x24xf32>, %l: tensor<33xi64>) -> (tensor<f32>, tensor<33xf32>, tensor<f32>) {
     %loss, %lse, %valid = msamp.cross_entropy %x, %l {ignore_index = -100 : i64} : tensor<33x24xf32>, tensor<33xi64> -> tensor<f32>, tensor<33xf32>, tensor<f32>
@@ -246,7 +275,7 @@ TEST_F(Kernels, CrossEntropyIgnoresLabels) {
   expectClose(r, 1e-5);
 }
 
-TEST_F(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
+TEST_P(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
   Outcome r = run(
       R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {
     %x = arith.extf %dy : tensor<70x48xbf16> to tensor<70x48xf32>
@@ -259,7 +288,7 @@ TEST_F(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
   expectClose(r, 1e-5);
 }
 
-TEST_F(Kernels, BothLayoutsAndRoundedColumnSumsInOnePass) {
+TEST_P(Kernels, BothLayoutsAndRoundedColumnSumsInOnePass) {
   Outcome r = run(
       R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xbf16>, tensor<70x48xf8E5M2>, tensor<48x70xf8E5M2>) {
     %x = arith.extf %dy : tensor<70x48xbf16> to tensor<70x48xf32>
@@ -271,7 +300,7 @@ TEST_F(Kernels, BothLayoutsAndRoundedColumnSumsInOnePass) {
   expectClose(r, 3e-3);
 }
 
-TEST_F(Kernels, TransposedCopyAlone) {
+TEST_P(Kernels, TransposedCopyAlone) {
   Outcome r = run(R"(func.func @f(%x: tensor<37x50xbf16>) -> tensor<50x37xbf16> {
     %t = msamp.transpose %x perm = [1, 0] {msamp.stored} : tensor<37x50xbf16> -> tensor<50x37xbf16>
     return %t : tensor<50x37xbf16> })");
@@ -279,9 +308,39 @@ TEST_F(Kernels, TransposedCopyAlone) {
   expectEqual(r);
 }
 
-// Whole rows are stored as rows; the copy is a kernel of its own.
-TEST_F(Kernels, TransposedCopyOfRows) {
-  Outcome r = run(R"(func.func @f(%x: tensor<40x64xf32>, %s: tensor<f32>) -> (tensor<40x64xf32>, tensor<64x40xf8E4M3FN>) {
+// Rows that a GPU shares out to several warps, and rows that it reads again for each stage.
+TEST_P(Kernels, SoftmaxOfLongRows) {
+  for (const char *width : {"3000", "40000", "40001"}) {
+    std::string type = std::string("tensor<3x") + width + "xf32>";
+    std::string source = "func.func @f(%x: " + type + ") -> " + type + " {\n %y = msamp.softmax %x : " + type + " -> " +
+                         type + "\n return %y : " + type + " }";
+    Outcome r = run(source.c_str(), 5);
+    EXPECT_EQ(r.clusters, 1u);
+    expectClose(r, 1e-5);
+  }
+}
+
+TEST_P(Kernels, RowsInBothLayoutsWithColumnSums) {
+  for (const char *size : {"48x768", "80x128", "16x2048", "32x36"}) {
+    std::string shape = size, rows = shape.substr(0, shape.find('x')), columns = shape.substr(shape.find('x') + 1);
+    std::string x = "tensor<" + shape + "xf32>", q = "tensor<" + shape + "xf8E4M3FN>",
+                t = "tensor<" + columns + "x" + rows + "xf8E4M3FN>", c = "tensor<" + columns + "xf32>";
+    std::string source = "func.func @f(%x: " + x + ", %s: tensor<f32>) -> (" + q + ", " + t + ", " + c +
+                         ") {\n %y, %r = msamp.rms_norm %x {eps = 1.0e-5} : " + x + " -> " + x + ", tensor<" + rows +
+                         "xf32>\n %q = msamp.quantize %y, %s : " + x + ", tensor<f32> -> " + q +
+                         "\n %t = msamp.transpose %q perm = [1, 0] {msamp.stored} : " + q + " -> " + t +
+                         "\n %c = msamp.reduce sum %y dims = [0] : " + x + " -> " + c + "\n return %q, %t, %c : " + q +
+                         ", " + t + ", " + c + " }";
+    Outcome r = run(source.c_str());
+    EXPECT_EQ(r.clusters, 1u) << size;
+    expectClose(r, 3e-3);
+  }
+}
+
+// Rows that are no multiple of 16 are stored as rows; the copy is a kernel of its own.
+TEST_P(Kernels, TransposedCopyOfRows) {
+  Outcome r =
+      run(R"(func.func @f(%x: tensor<40x64xf32>, %s: tensor<f32>) -> (tensor<40x64xf32>, tensor<64x40xf8E4M3FN>) {
     %y = msamp.softmax %x : tensor<40x64xf32> -> tensor<40x64xf32>
     %q = msamp.quantize %y, %s : tensor<40x64xf32>, tensor<f32> -> tensor<40x64xf8E4M3FN>
     %t = msamp.transpose %q perm = [1, 0] {msamp.stored} : tensor<40x64xf8E4M3FN> -> tensor<64x40xf8E4M3FN>
@@ -290,7 +349,7 @@ TEST_F(Kernels, TransposedCopyOfRows) {
   expectClose(r, 3e-3);
 }
 
-TEST_F(Kernels, RowScalesAndQuantiseInOnePass) {
+TEST_P(Kernels, RowScalesAndQuantiseInOnePass) {
   Outcome r = run(R"(func.func @f(%x: tensor<19x40xf32>) -> (tensor<19x40xf8E4M3FN>, tensor<19xf32>) {
     %a = math.absf %x : tensor<19x40xf32>
     %m = msamp.reduce max %a dims = [1] : tensor<19x40xf32> -> tensor<19xf32>
@@ -301,7 +360,7 @@ TEST_F(Kernels, RowScalesAndQuantiseInOnePass) {
   expectEqual(r);
 }
 
-TEST_F(Kernels, ScaleOfEveryBinade) {
+TEST_P(Kernels, ScaleOfEveryBinade) {
   for (const char *format : {"f8E4M3FN", "f8E5M2", "f16"}) {
     std::string source = "func.func @f(%x: tensor<512xf32>) -> tensor<512xf32> {\n %a = math.absf %x : "
                          "tensor<512xf32>\n %e = math.exp %a : tensor<512xf32>\n %s = msamp.scale_of %e " +
@@ -310,7 +369,7 @@ TEST_F(Kernels, ScaleOfEveryBinade) {
   }
 }
 
-TEST_F(Kernels, RotaryOfAViewOfQkv) {
+TEST_P(Kernels, RotaryOfAViewOfQkv) {
   Outcome r = run(
       R"(func.func @f(%qkv: tensor<10x96xbf16>, %cos: tensor<5x16xf32>, %sin: tensor<5x16xf32>) -> tensor<2x5x2x16xbf16> {
     %r = msamp.reshape %qkv : tensor<10x96xbf16> -> tensor<2x5x3x2x16xbf16>
@@ -326,7 +385,7 @@ TEST_F(Kernels, RotaryOfAViewOfQkv) {
   expectClose(r, 4e-3);
 }
 
-TEST_F(Kernels, SumOverBatchAndOverInnerAndOuter) {
+TEST_P(Kernels, SumOverBatchAndOverInnerAndOuter) {
   Outcome r = run(R"(func.func @f(%x: tensor<6x5x18xf32>) -> (tensor<5x18xf32>, tensor<5xf32>) {
     %n = arith.negf %x : tensor<6x5x18xf32>
     %a = msamp.reduce sum %n dims = [0] : tensor<6x5x18xf32> -> tensor<5x18xf32>
@@ -335,7 +394,7 @@ TEST_F(Kernels, SumOverBatchAndOverInnerAndOuter) {
   expectClose(r, 1e-5);
 }
 
-TEST_F(Kernels, SumOverAMiddleDimension) {
+TEST_P(Kernels, SumOverAMiddleDimension) {
   Outcome r = run(R"(func.func @f(%x: tensor<4x6x3x20xf32>) -> tensor<4x3x20xf32> {
     %e = math.exp %x : tensor<4x6x3x20xf32>
     %a = msamp.reduce sum %e dims = [1] : tensor<4x6x3x20xf32> -> tensor<4x3x20xf32>
@@ -344,7 +403,7 @@ TEST_F(Kernels, SumOverAMiddleDimension) {
   expectClose(r, 1e-5);
 }
 
-TEST_F(Kernels, TransposedReadsAndBroadcastAlongRows) {
+TEST_P(Kernels, TransposedReadsAndBroadcastAlongRows) {
   Outcome r = run(R"(func.func @f(%x: tensor<6x10xf32>, %y: tensor<10x6xf32>, %v: tensor<10xf32>) -> tensor<10x6xf32> {
     %t = msamp.transpose %x perm = [1, 0] : tensor<6x10xf32> -> tensor<10x6xf32>
     %b = msamp.broadcast %v dims = [0] : tensor<10xf32> -> tensor<10x6xf32>
@@ -355,7 +414,7 @@ TEST_F(Kernels, TransposedReadsAndBroadcastAlongRows) {
   expectClose(r, 1e-6);
 }
 
-TEST_F(Kernels, NormBackwardInOneKernel) {
+TEST_P(Kernels, NormBackwardInOneKernel) {
   // dx of a layer norm, its scale's gradient and its shift's, from dy, x and the statistics.
   Outcome r = run(
       R"(func.func @f(%dy: tensor<40x64xf32>, %x: tensor<40x64xf32>, %g: tensor<64xf32>, %mean: tensor<40xf32>, %rstd: tensor<40xf32>)
@@ -385,6 +444,8 @@ TEST_F(Kernels, NormBackwardInOneKernel) {
   EXPECT_EQ(r.clusters, 1u);
   expectClose(r, 1e-5);
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_90a"));
 
 } // namespace
 } // namespace msamp::test
