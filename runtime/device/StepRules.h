@@ -81,13 +81,13 @@ MSAMP_EVERYWHERE void planScales(const StepTables &t, const ClassRule &rule, dou
 MSAMP_EVERYWHERE void commitScales(const StepTables &t, uint32_t p) {
   t.weightAmax[p] = t.newAmax[p];
   t.weightScale[p] = t.newWeightScale[p];
-  t.weightInverse[p] = 1.0f / t.newWeightScale[p];
+  t.weightInverse[p * inverseStride] = 1.0f / t.newWeightScale[p];
   t.masterScale[p] = t.newMasterScale[p];
 }
 
 MSAMP_EVERYWHERE void setSiteScale(const StepTables &t, uint32_t site, float scale) {
   t.siteScale[site] = scale;
-  t.siteInverse[site] = 1.0f / scale;
+  t.siteInverse[site * inverseStride] = 1.0f / scale;
 }
 
 // Scale of a site without history from the tensor itself.

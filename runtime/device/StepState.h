@@ -43,6 +43,8 @@ struct SiteRule {
   int32_t margin = 0; // powers of two that the scale stays below the format's range
 };
 
+inline constexpr uint32_t inverseStride = 4;
+
 // The tables of a step; all pointers are to device memory.
 struct StepTables {
   StepState *state = nullptr;
@@ -53,7 +55,8 @@ struct StepTables {
   uint32_t parameters = 0;
   // By site; histories are rows of `history` values. An amax of -1: nothing recorded.
   float *siteScale = nullptr, *siteAmax = nullptr, *siteHistory = nullptr;
-  // 1 / scale of each site and stored weight, for libraries that multiply by what we divide by.
+  // 1 / scale of each site and stored weight, for libraries that multiply by what we divide by; entry i at i * inverseStride,
+  // since they want addresses that are multiples of 16.
   float *siteInverse = nullptr, *weightInverse = nullptr;
   const SiteRule *siteRules = nullptr;
   uint32_t sites = 0, history = 1;

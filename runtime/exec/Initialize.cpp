@@ -151,13 +151,13 @@ void ExecutorImpl::initialize(uint64_t seed) {
   send(t.weightScale, scales.weight);
   std::vector<float> inverses;
   for (float scale : scales.weight)
-    inverses.push_back(1.0f / scale);
+    inverses.insert(inverses.end(), inverseStride, 1.0f / scale);
   send(t.weightInverse, inverses);
   send(t.weightAmax, scales.weightAmax);
   send(t.masterScale, scales.master);
   send(t.gradScale, ones);
   constant(t.siteScale, Type::F32, t.sites, 1);
-  constant(t.siteInverse, Type::F32, t.sites, 1);
+  constant(t.siteInverse, Type::F32, size_t{t.sites} * inverseStride, 1);
   constant(t.siteAmax, Type::F32, t.sites, -1);
   constant(t.siteHistory, Type::F32, size_t{t.sites} * t.history, 0);
   const StepState fresh;

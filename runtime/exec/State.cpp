@@ -141,10 +141,11 @@ State::State(const plan::Plan &plan, Device &device, unsigned rank, unsigned ran
   t.sites = static_cast<uint32_t>(plan.sites_size());
   t.history = std::max(1u, plan.history());
   for (float **table : {&t.weightScale, &t.weightAmax, &t.masterScale, &t.gradScale, &t.newWeightScale, &t.newMasterScale,
-           &t.newAmax, &t.weightInverse})
+           &t.newAmax})
     place(*table, t.parameters * sizeof(float), Role::Scales, 0);
   place(t.siteScale, t.sites * sizeof(float), Role::Scales, 0);
-  place(t.siteInverse, t.sites * sizeof(float), Role::Scales, 0);
+  place(t.weightInverse, size_t{t.parameters} * inverseStride * sizeof(float), Role::Scales, 0);
+  place(t.siteInverse, size_t{t.sites} * inverseStride * sizeof(float), Role::Scales, 0);
   place(t.siteAmax, t.sites * sizeof(float), Role::Scales, 0);
   place(t.siteHistory, size_t{t.sites} * t.history * sizeof(float), Role::Scales, 0);
   int32_t *parameterClass = nullptr;

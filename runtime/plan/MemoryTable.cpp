@@ -89,11 +89,13 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
   }
   const auto parameters = static_cast<uint64_t>(plan.parameters_size()),
              sites = static_cast<uint64_t>(plan.sites_size());
-  // Scales of weights and their inverses, amax, scales of masters and gradients; those that an update makes; the class of each
+  // Scales of weights, amax, scales of masters and gradients; those that an update makes; the class of each
   // parameter.
-  for (int i = 0; i < 9; ++i)
+  for (int i = 0; i < 8; ++i)
     table.scales(parameters);
-  for (uint64_t count : {sites, sites, sites, sites * std::max(1u, plan.history())}) // scale, inverse, amax, history
+  for (uint64_t count : {parameters * inverseStride, sites * inverseStride}) // inverse scales
+    table.scales(count);
+  for (uint64_t count : {sites, sites, sites * std::max(1u, plan.history())}) // scale, amax, history
     table.scales(count);
   table.add(Role::Scales, sites * sizeof(SiteRule));
   table.add(Role::Padding, round64(sites * sizeof(SiteRule)) - sites * sizeof(SiteRule));

@@ -84,9 +84,9 @@ void CudaDevice::bindTables(const StepTables &tables) {
     if (scale.elements() != 1)
       return nullptr;
     if (at >= tables.siteScale && at < tables.siteScale + tables.sites)
-      return tables.siteInverse + (at - tables.siteScale);
+      return tables.siteInverse + (at - tables.siteScale) * inverseStride;
     if (at >= tables.weightScale && at < tables.weightScale + tables.parameters)
-      return tables.weightInverse + (at - tables.weightScale);
+      return tables.weightInverse + (at - tables.weightScale) * inverseStride;
     return nullptr;
   });
 }

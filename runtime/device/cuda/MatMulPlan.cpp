@@ -1,5 +1,6 @@
 // Plans of products: descriptors of cuBLASLt by shape, and the choice of an algorithm for each.
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include <fmt/format.h>
@@ -132,6 +133,7 @@ MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epi
   if (fresh) {
     if (!choose(key, *plan, call)) {
       refused_.insert(key);
+      std::fprintf(stderr, "note: cuBLASLt has no algorithm for the product %s; it takes a slower way\n", key.c_str());
       return nullptr;
     }
     plans_.emplace(key, std::move(fresh));
