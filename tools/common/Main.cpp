@@ -42,6 +42,7 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   DeviceOptions deviceOptions;
   deviceOptions.kind = options.device;
   deviceOptions.threads = options.threads;
+  deviceOptions.deterministic = options.deterministic;
   deviceOptions.ranksOnMachine = where.size;
   deviceOptions.index = where.rank; // all ranks are on this machine
   CommOptions commOptions;

@@ -68,6 +68,9 @@ void RunFlags::addDevice(CLI::App &app) {
   unsigned cores = availableCores();
   uint64_t mostRanks = std::min<uint64_t>(64, 8ull * cores);
   app.add_option("--device", options.device, "what to run on")->type_name("cpu|cuda")->capture_default_str();
+  app.add_flag("!--nondeterministic-attention", options.deterministic,
+               "on a GPU: attention's gradients add in any order, which is faster and takes less memory; the same seed "
+               "then no longer gives the same bits");
   app.add_option("--nproc", ranks, fmt::format("ranks to start on this machine (1 to {} here)", mostRanks))
       ->check(integer(
           1, mostRanks,

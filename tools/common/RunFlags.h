@@ -17,6 +17,7 @@ struct RunOptions {
   data::LoaderOptions loader;
   runtime::Hyper hyper;
   std::string device = "cpu";
+  bool deterministic = true;
   unsigned ranks = 1;
   unsigned threads = 0; // of each rank; 0: the cores shared out among the ranks
 };

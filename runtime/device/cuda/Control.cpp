@@ -97,10 +97,9 @@ void CudaDevice::noteLoss(const StepTables &tables, const Tensor &loss, LossUse 
 }
 
 void CudaDevice::gradSquares(const StepTables &tables, std::span<const GradRange> ranges) {
-  constexpr int64_t blocksOfWarp = 8;
   auto ctasOf = [&](const GradRange &range) {
-    return std::clamp<int64_t>((range.blocks + blocksOfWarp * squaresThreads / 32 - 1) / (blocksOfWarp * squaresThreads / 32), 1,
-        int64_t{context_.processors} * 8);
+    const int64_t words = range.blocks * static_cast<int64_t>(blockSize * sizeOf(range.type)) / 16;
+    return std::clamp<int64_t>(words / (squaresThreads * 8), 1, int64_t{context_.processors} * 8);
   };
   // Neighbouring ranges, as buckets are, are one.
   std::vector<GradRange> whole;

@@ -21,36 +21,55 @@ template <unsigned threads> __device__ double blockSum(double value) {
   return value;
 }
 
-template <unsigned bytes> struct Word;
-template <> struct Word<4> { using type = uint32_t; };
-template <> struct Word<8> { using type = uint2; };
-template <> struct Word<16> { using type = uint4; };
-
-// Four neighbouring values of a lane with one access.
-template <Type type> __device__ float squaresOfFour(const void *data, int64_t i) {
-  union {
-    typename Word<4 * sizeOf(type)>::type word;
-    unsigned char bytes[4 * sizeOf(type)];
-  } four;
-  four.word = __ldg(reinterpret_cast<const decltype(four.word) *>(static_cast<const unsigned char *>(data) + i * sizeOf(type)));
+// Sum of squares of sixteen neighbouring values.
+__device__ float squaresOf(const uint4 &word, Type type) {
+  const uint32_t words[4] = {word.x, word.y, word.z, word.w};
   float sum = 0;
-  for (int j = 0; j < 4; ++j) {
-    const float value = loadValue(four.bytes, type, j);
-    sum = fmaf(value, value, sum);
+  for (uint32_t w : words) {
+    if (type == Type::F32) {
+      const float value = __uint_as_float(w);
+      sum = fmaf(value, value, sum);
+    } else if (type == Type::BF16) {
+      const float low = __uint_as_float(w << 16), high = __uint_as_float(w & 0xffff0000u);
+      sum = fmaf(high, high, fmaf(low, low, sum));
+    } else if (type == Type::F16) {
+      const float2 two = __half22float2(*reinterpret_cast<const __half2 *>(&w));
+      sum = fmaf(two.y, two.y, fmaf(two.x, two.x, sum));
+    } else {
+      for (int half = 0; half < 2; ++half) {
+        const auto codes = static_cast<__nv_fp8x2_storage_t>(w >> (16 * half));
+        const float2 two =
+            __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(codes, type == Type::E4M3 ? __NV_E4M3 : __NV_E5M2)));
+        sum = fmaf(two.y, two.y, fmaf(two.x, two.x, sum));
+      }
+    }
   }
   return sum;
 }
 
+// A lane takes 16 bytes at a time; a block of 128 values and so a scale is shared by 8 lanes (FP8) to 32 (FP32). Several accesses
+// are in flight.
 template <Type type> __device__ void squares(const SquaresArgs &args) {
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * (squaresThreads / 32);
-  const int lane = threadIdx.x % 32;
+  constexpr int64_t values = 16 / sizeOf(type), wordsOfBlock = blockSize / values;
+  constexpr int ahead = 8;
+  const auto *words = static_cast<const uint4 *>(args.data);
+  const int64_t count = args.blocks * wordsOfBlock, stride = static_cast<int64_t>(gridDim.x) * squaresThreads;
   double sum = 0;
-#pragma unroll 4
-  for (int64_t block = blockIdx.x * (squaresThreads / 32) + threadIdx.x / 32; block < args.blocks; block += warps) {
-    const float four = squaresOfFour<type>(args.data, block * blockSize + lane * 4);
-    const float scale = args.blockScale ? args.blockScale[block] : args.parameterScale[args.owner[block]];
-    const double inverse = 1.0 / static_cast<double>(scale);
-    sum += static_cast<double>(four) * inverse * inverse;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * squaresThreads + threadIdx.x; first < count; first += stride * ahead) {
+    uint4 word[ahead];
+    float scale[ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      const int64_t i = first + a * stride;
+      word[a] = i < count ? __ldcs(words + i) : uint4{0, 0, 0, 0};
+      const int64_t block = min(i, count - 1) / wordsOfBlock;
+      scale[a] = args.blockScale ? args.blockScale[block] : args.parameterScale[args.owner[block]];
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      const double inverse = static_cast<double>(__frcp_rn(scale[a]));
+      sum += static_cast<double>(squaresOf(word[a], type)) * (inverse * inverse);
+    }
   }
   sum = blockSum<squaresThreads>(sum);
   if (threadIdx.x == 0)
