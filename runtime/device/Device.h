@@ -236,6 +236,7 @@ struct DeviceOptions {
   unsigned ranksOnMachine = 1;
   unsigned index = 0;       // which of the machine's GPUs
   bool deterministic = true; // false: attention's gradients may add in any order where that is faster
+  std::string cacheFolder;  // for what is found out at the first run (the fastest algorithms): the plan's folder
 };
 
 std::unique_ptr<Device> makeDevice(const DeviceOptions &options);

@@ -43,6 +43,7 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   deviceOptions.kind = options.device;
   deviceOptions.threads = options.threads;
   deviceOptions.deterministic = options.deterministic;
+  deviceOptions.cacheFolder = plan.directory.string();
   deviceOptions.ranksOnMachine = where.size;
   deviceOptions.index = where.rank; // all ranks are on this machine
   CommOptions commOptions;

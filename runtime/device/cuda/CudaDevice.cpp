@@ -55,7 +55,7 @@ static uint64_t freeMemory() {
 CudaDevice::CudaDevice(const DeviceOptions &options)
     : context_(options.index), pool_(options.threads > 0 ? options.threads : 1), scratch_(context_.stream),
       control_(msampFatbinStepControl, "of a step's control"), tensors_(msampFatbinTensors, "for tensors"),
-      matmul_(context_.device, context_.stream, scratch_),
+      matmul_(context_.device, context_.stream, scratch_, {.tuningFile = MatMulTuning::fileIn(options.cacheFolder)}),
       attention_(context_.stream, scratch_, {.deterministic = options.deterministic}) {}
 
 CudaDevice::~CudaDevice() {

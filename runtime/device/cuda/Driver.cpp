@@ -38,6 +38,11 @@ Driver load() {
     driver.cuGetErrorString(result, &text);
     failTryAgain("the NVIDIA driver cannot be used: {}", text ? text : "unknown error");
   }
+  int version = 0;
+  driver.cuDriverGetVersion(&version);
+  if (version < 13000)
+    failTryAgain("the NVIDIA driver is too old: it serves CUDA {}.{}, and CUDA 13.0 is needed (driver 580 or newer)", version / 1000,
+        version % 1000 / 10);
   return driver;
 }
 

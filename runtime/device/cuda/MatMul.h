@@ -22,7 +22,7 @@ namespace msamp::runtime::cuda {
 struct MatMulOptions {
   bool exactAccumulation = false; // also of E4M3 with E4M3; with E5M2 it always is
   bool tune = true;               // false: what the library thinks best
-  std::filesystem::path tuningFile = MatMulTuning::defaultFile();
+  std::filesystem::path tuningFile = MatMulTuning::fileIn({});
 };
 
 class MatMul {

@@ -104,7 +104,9 @@ void MatMulTuning::add(const std::string &key, const Choice &choice) {
   }
 }
 
-std::filesystem::path MatMulTuning::defaultFile() {
+std::filesystem::path MatMulTuning::fileIn(const std::filesystem::path &folder) {
+  if (!folder.empty() && ::access(folder.c_str(), W_OK | X_OK) == 0)
+    return folder / "matmul-tuning.json";
   if (const char *cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
     return std::filesystem::path(cache) / "msamp" / "matmul-tuning.json";
   if (const char *home = std::getenv("HOME"); home && *home)

@@ -27,8 +27,9 @@ public:
   // Also writes the file, by rename; a file that cannot be written is left alone.
   void add(const std::string &key, const Choice &choice);
 
-  // matmul-tuning.json in XDG_CACHE_HOME/msamp or HOME/.cache/msamp; empty without either.
-  static std::filesystem::path defaultFile();
+  // matmul-tuning.json in the folder; where that cannot be written, in XDG_CACHE_HOME/msamp or HOME/.cache/msamp; empty without
+  // any.
+  static std::filesystem::path fileIn(const std::filesystem::path &folder);
 
 private:
   std::filesystem::path file_;
