@@ -178,12 +178,12 @@ Difference compare(Type type, const void *actual, const void *expected, int64_t 
   return total;
 }
 
-bool Difference::isSmall(Type type) const {
+bool Difference::isSmall(Type type, bool rounded) const {
   if (special > 0 || far > 0)
     return false;
   switch (type) {
   case Type::F32:
-    return norm < 2e-5 && most < 1e-3;
+    return norm < 2e-5 && most < (rounded ? 2.5e-2 : 1e-3);
   case Type::BF16:
     return norm < 1e-3 && most < 2.5e-2;
   case Type::F16:

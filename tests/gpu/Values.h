@@ -39,7 +39,8 @@ struct Difference {
 
   void add(const Difference &other);
   // Within what rounding in another order explains.
-  bool isSmall(Type type) const;
+  // `rounded`: values were rounded to BF16 before, where one side may fall on the other neighbour.
+  bool isSmall(Type type, bool rounded = false) const;
 };
 Difference compare(Type type, const void *actual, const void *expected, int64_t count);
 
