@@ -1,4 +1,5 @@
 """Whatever is wrong with the input: a message that names the place, the right exit code, and nothing left behind."""
+import ctypes
 import hashlib
 import os
 import random
@@ -188,6 +189,26 @@ case("--check with ranks", run("--check", common.MODELS / "gpt_bytes.ref.safeten
 case("no such plan", run("--data", TEXT, plan=inputs / "none"), 74, ["none"])
 case("a model as a plan", run("--data", TEXT, plan=GPT_FILE), (65, 74), ["gpt_bytes"])
 damaged = t.work / "damaged"
+
+
+# --- targets and devices
+case("a target that is none", msampc(GPT_FILE, *BOUND, "--target", "sm_75"), 64, ["sm_75", "sm_90a"])
+gpu_plan = t.work / "gpu_plan"
+subprocess.run([t.bin / "msampc", GPT_FILE, "-o", gpu_plan, *BOUND, "--init", "normal:0.02", "--target", "sm_90a"], check=True,
+               capture_output=True)
+case("a GPU's plan on a CPU", run("--steps", 1, "--data", t.corpus(), plan=gpu_plan), 65, [r"sm_90a", "--target cpu", "--device cuda"])
+module = t.bin.parent / "lib" / "msamp_device_cuda.so"
+try:
+    ctypes.CDLL("libcuda.so.1")
+    driver = True
+except OSError:
+    driver = False
+if not module.exists():
+    case("no CUDA in this build", run("--steps", 1, "--data", t.corpus(), "--device", "cuda", plan=gpu_plan), 64, ["--device cuda"])
+elif not driver:
+    case("no driver", run("--steps", 1, "--data", t.corpus(), "--device", "cuda", plan=gpu_plan), 75, [r"libcuda\.so\.1", "--device cpu"])
+else:
+    case("a CPU's plan on a GPU", run("--steps", 1, "--data", t.corpus(), "--device", "cuda"), 65, ["--target sm_"])
 
 
 def damage(file, content):
