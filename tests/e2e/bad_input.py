@@ -177,12 +177,11 @@ for flag in ("--save", "--log-dir"):
 # --- flags of msamp-run
 for flags in (["--steps", "0"], ["--steps", "-1"], ["--steps", "x"], ["--steps", "1.5"], ["--lr", "abc"], ["--lr", "-1"], ["--lr", "nan"],
               ["--lr", "inf"], ["--lr", "1e999"], ["--lr", ""], ["--min-lr", "1"], ["--warmup", "-2"], ["--schedule", "square"], ["--beta1", "1"], ["--beta2", "-0.1"],
-              ["--eps", "0"], ["--weight-decay", "-1"], ["--clip", "-1"], ["--seed", "x"], ["--seed", "99999999999999999999"], ["--device", "cuda"], ["--device", "tpu"],
+              ["--eps", "0"], ["--weight-decay", "-1"], ["--clip", "-1"], ["--seed", "x"], ["--seed", "99999999999999999999"], ["--device", "tpu"],
               ["--nproc", "0"], ["--nproc", "-1"], ["--nproc", "1000000"], ["--nproc", "two"], ["--data-type", "u64"],
               ["--rtol", "1e-3"], ["--no-such-flag"]):
     case("msamp-run " + " ".join(flags), run("--data", TEXT, *flags), 64, [flags[0].lstrip("-")])
 case("--nproc beyond reason names the bound", run("--data", TEXT, "--nproc", "1000"), 64, [rf"1 to {min(64, 8 * len(os.sched_getaffinity(0)))}\b"])
-case("--device cuda", run("--data", TEXT, "--device", "cuda"), 64, ["no CUDA device"])
 case("--check with ranks", run("--check", common.MODELS / "gpt_bytes.ref.safetensors", "--nproc", "2"), 64, ["nproc"])
 
 # --- plans

@@ -5,6 +5,7 @@
 #include "runtime/data/Loader.h"
 #include "runtime/exec/Executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -37,6 +38,11 @@ public:
   int wrong = 0;
 
   void matmul(const MatMulArgs &args) override {
+    // What is added may lie where the result goes.
+    std::vector<double> addends(samples, 0.0);
+    if (args.scaled && args.hasAddend)
+      for (int64_t sample = 0; sample < samples; ++sample)
+        addends[static_cast<size_t>(sample)] = element(args.addend, rowOf(args, sample), columnOf(args, sample));
     device.matmul(args);
     std::string kind =
         fmt::format("{}{} x {}", args.scaled ? "scaled " : "plain ", nameOf(args.a.type), nameOf(args.b.type));
@@ -45,7 +51,7 @@ public:
     if (!args.scaled)
       return;
     entry.largest = std::max({entry.largest, fill(args.a), fill(args.b)});
-    recompute(args);
+    recompute(args, addends);
   }
 
   std::string description() const override { return device.description(); }
@@ -125,7 +131,11 @@ private:
     return value;
   }
 
-  double result(const Tensor &c, int64_t row, int64_t column) const {
+  static constexpr int64_t samples = 16;
+  static int64_t rowOf(const MatMulArgs &args, int64_t sample) { return sample * 7919 % args.c.shape[0]; }
+  static int64_t columnOf(const MatMulArgs &args, int64_t sample) { return sample * 104729 % args.c.shape[1]; }
+
+  double element(const Tensor &c, int64_t row, int64_t column) const {
     int64_t position = row * c.strides[0] + column * c.strides[1];
     float value;
     device.decode(c.type, c.data + position * static_cast<int64_t>(sizeOf(c.type)), &value, 1);
@@ -134,14 +144,14 @@ private:
 
   // Some elements of the product, again from the bytes: equal but for the rounding of the result's type and of FP32
   // sums.
-  void recompute(const MatMulArgs &args) {
+  void recompute(const MatMulArgs &args, const std::vector<double> &addends) {
     if (!isFp8(args.a.type) || !isFp8(args.b.type) || args.a.rank != 2 || args.b.rank != 2) {
       ++wrong;
       return;
     }
     int64_t length = args.a.shape[args.transposeA ? 0 : 1];
-    for (int64_t sample = 0; sample < 16; ++sample) {
-      int64_t row = sample * 7919 % args.c.shape[0], column = sample * 104729 % args.c.shape[1];
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      int64_t row = rowOf(args, sample), column = columnOf(args, sample);
       double sum = 0, magnitude = 0;
       for (int64_t k = 0; k < length; ++k) {
         double a = args.transposeA ? at(args.a, k, row) : at(args.a, row, k);
@@ -150,8 +160,24 @@ private:
         magnitude += std::fabs(a * b);
       }
       double scale = scaleAt(args.scaleA, row) * scaleAt(args.scaleB, column);
-      double rounding = args.c.type == Type::F32 ? 0 : 0x1p-8 * std::fabs(sum);
-      if (!(std::fabs(result(args.c, row, column) * scale - sum) <= rounding + 1e-5 * magnitude))
+      double expected = sum / scale + addends[static_cast<size_t>(sample)];
+      if (args.hasBias) {
+        float bias;
+        device.decode(args.bias.type,
+                      args.bias.data + column * args.bias.strides[0] * static_cast<int64_t>(sizeOf(args.bias.type)), &bias, 1);
+        expected += bias;
+      }
+      double scaleOut = args.scaleOut ? *args.scaleOut : 1.0, rounding = 0;
+      if (isFp8(args.c.type)) {
+        // Half a step of the format, and of its smallest numbers; beyond its range it saturates.
+        bool narrow = args.c.type == Type::E4M3;
+        double largest = (narrow ? 448.0 : 57344.0) / scaleOut;
+        expected = std::clamp(expected, -largest, largest);
+        rounding = (narrow ? 0x1p-4 : 0x1p-3) * std::fabs(expected) + (narrow ? 0x1p-10 : 0x1p-17) / scaleOut;
+      } else if (args.c.type != Type::F32) {
+        rounding = 0x1p-8 * std::fabs(expected);
+      }
+      if (!(std::fabs(element(args.c, row, column) / scaleOut - expected) <= rounding + 1e-5 * magnitude / scale))
         ++wrong;
     }
   }

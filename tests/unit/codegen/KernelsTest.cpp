@@ -332,7 +332,8 @@ TEST_P(Kernels, RowsInBothLayoutsWithColumnSums) {
                          "\n %c = msamp.reduce sum %y dims = [0] : " + x + " -> " + c + "\n return %q, %t, %c : " + q +
                          ", " + t + ", " + c + " }";
     Outcome r = run(source.c_str());
-    EXPECT_EQ(r.clusters, 1u) << size;
+    // Long rows leave the copy to a kernel of its own.
+    EXPECT_EQ(r.clusters, std::stoi(columns) > 1024 ? 2u : 1u) << size;
     expectClose(r, 3e-3);
   }
 }
