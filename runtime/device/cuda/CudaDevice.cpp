@@ -162,10 +162,10 @@ void CudaDevice::loadKernels(std::span<const std::string> files, std::span<const
         has.empty() ? "none at all" : has, context_.capability == 90 ? "90a" : context_.capability >= 100 ? "100a" : "80");
   }
   std::ifstream in(*chosen, std::ios::binary);
-  image_.assign(std::istreambuf_iterator<char>(in), {});
+  const std::string image(std::istreambuf_iterator<char>(in), {});
   if (!in)
     failIo("cannot read {}", *chosen);
-  kernelModule_ = Module(image_.c_str(), *chosen);
+  kernelModule_ = Module(image.c_str(), *chosen);
   kernels_.clear();
   for (const KernelRef &kernel : kernels) {
     if (kernel.entries.empty())

@@ -108,7 +108,6 @@ private:
   MatMul matmul_;
   Attention attention_;
   Module kernelModule_;
-  std::string image_; // of kernelModule_
   std::vector<std::vector<Entry>> kernels_;
   std::vector<std::pair<Entry, unsigned>> updates_; // and blocks a CTA
   std::map<std::string, Recording> recordings_;
