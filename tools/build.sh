@@ -1,6 +1,8 @@
 # Sourced by quickstart.sh and test.sh: configures and builds into build/ what is not up to date.
 # Objects are found again in ccache from another clone: paths below this folder are hashed relative to it.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# What ccache wants to be told where headers are precompiled.
+export CCACHE_SLOPPINESS=pch_defines,time_macros
 
 build() {
   local preset=release log=.deps/build.log

@@ -1,0 +1,1 @@
+// Only here so that the headers are compiled.
