@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ public:
       void *receive, std::span<const size_t> receiveOffsets, std::span<const size_t> receiveBytes) = 0;
   // In place: rank r's bytes lie at data[offsets[r] .. + bytes[r]) on rank r before, on all ranks afterwards.
   virtual void allGather(void *data, std::span<const size_t> offsets, std::span<const size_t> bytes) = 0;
+  // Calls of the two above, none of which needs another's result: they may travel as one.
+  virtual void together(const std::function<void()> &calls) { calls(); }
   virtual void barrier() = 0;
 
   // Built on allGather, for memory that the host can read.

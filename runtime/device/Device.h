@@ -130,6 +130,12 @@ struct DeviceMemory {
   uint64_t total = 0;     // of the device
 };
 
+// Queues of a device that run beside each other where it can.
+enum class Lane : uint8_t { Compute, Transfer, Reduce };
+
+// A point in a lane's work, for another lane to wait for. Good until 255 more have been taken.
+using Moment = uint32_t;
+
 // Steps are carried out in the order of the calls; on a GPU a call only enqueues. `upload` and `download` keep that order, and
 // only the latter waits. Unless said otherwise pointers are to device memory.
 class Device {
@@ -139,8 +145,13 @@ public:
   virtual unsigned threads() const = 0; // of the host, for `parallel`
   // Device memory is the host's too: it may be read and written in place.
   virtual bool hostMemory() const { return true; }
-  // What calls are enqueued to (a CUstream), for collectives on the same memory; null where a call is done when it returns.
-  virtual void *stream() const { return nullptr; }
+  // What a lane's calls are enqueued to (a CUstream), for collectives on the same memory; null where a call is done when it
+  // returns.
+  virtual void *stream(Lane) const { return nullptr; }
+  // From here on copyBytes, spreadScales, reduceBlocks and marks belong to this lane. All else is always Compute's.
+  virtual void onLane(Lane) {}
+  virtual Moment moment() { return 0; } // of the present lane: all that it was asked for so far is done
+  virtual void waitFor(Moment) {}       // what the present lane is asked for from here on comes after
 
   // Zeroed, aligned to 64 bytes at least. Error 75 if there is not enough.
   virtual void *allocate(size_t bytes) = 0;

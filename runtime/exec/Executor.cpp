@@ -1,6 +1,6 @@
 #include "runtime/exec/Executor.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "runtime/core/Error.h"
@@ -61,31 +61,48 @@ void ExecutorImpl::run(BoundProgram &program, Turn turn, LossUse use) {
   // All that the calls below depend on.
   const std::string key = fmt::format("{}{}{}{}{}{}", program.program->name(), first, turn.firstMicroBatch, turn.lastMicroBatch,
       static_cast<int>(use), profiling_);
-  const auto due = [&](const BoundStep &step) { return step.step->when() == plan::Step::ALWAYS || first; };
+  std::vector<const BoundStep *> steps;
+  for (const BoundStep &step : program.steps)
+    if (step.step->when() == plan::Step::ALWAYS || first)
+      steps.push_back(&step);
   const auto begin = std::chrono::steady_clock::now();
+  const auto count = static_cast<unsigned>(steps.size());
   device_.sequence(key, [&] {
-    unsigned mark = 0;
-    for (const BoundStep &step : program.steps) {
-      if (!due(step))
-        continue;
+    laneMark_ = count + 1;
+    for (unsigned i = 0; i < count; ++i) {
       if (profiling_)
-        device_.mark(mark++);
-      runStep(step, turn);
+        device_.mark(i);
+      runStep(*steps[i], turn);
     }
     if (profiling_)
-      device_.mark(mark);
+      device_.mark(count);
+    joinExchange(); // a recording ends with all of its lanes joined
     noteLoss(program, use);
   });
-  if (!profiling_)
-    return;
-  std::vector<const plan::Step *> steps;
-  for (const BoundStep &step : program.steps)
-    if (due(step))
-      steps.push_back(step.step);
-  const std::vector<double> marks = device_.marks(static_cast<unsigned>(steps.size()) + 1);
+  if (profiling_)
+    noteTimes(program, steps, turn, begin);
+}
+
+void ExecutorImpl::noteTimes(const BoundProgram &program, std::span<const BoundStep *const> steps, Turn turn,
+    std::chrono::steady_clock::time_point begin) {
+  const auto beside = [&](const BoundStep *step) { return exchanges(*step->step, turn); };
+  const auto count = static_cast<unsigned>(steps.size());
+  const auto lanes = static_cast<unsigned>(std::count_if(steps.begin(), steps.end(), beside));
+  const std::vector<double> marks = device_.marks(count + 1 + 2 * lanes);
   const double offset = std::chrono::duration<double>(begin - profileBegin_).count();
-  for (size_t i = 0; i < steps.size(); ++i)
-    profile_.push_back({program.program, steps[i], offset + marks[i], offset + marks[i + 1]});
+  size_t lane = count + 1;
+  for (size_t i = 0; i < count; ++i) {
+    size_t from = i, to = i + 1;
+    if (beside(steps[i])) {
+      from = lane++;
+      to = lane++;
+    }
+    profile_.push_back({program.program, steps[i]->step, offset + marks[from], offset + marks[to], from != i});
+  }
+}
+
+bool ExecutorImpl::exchanges(const plan::Step &step, Turn turn) const {
+  return step.has_exchange() && comm_.size() > 1 && (turn.lastMicroBatch || !step.exchange().last_micro_batch_only());
 }
 
 void ExecutorImpl::setProfiling(bool on) {
@@ -174,7 +191,7 @@ void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {
   case plan::Step::kRecordAmax: device_.recordAmax(state_.tables, bound.scalars, bound.entries); break;
   case plan::Step::kStoreGradScale: device_.storeGradScales(state_.tables, bound.scalars, bound.entries); break;
   case plan::Step::kExchange:
-    if (turn.lastMicroBatch || !step.exchange().last_micro_batch_only())
+    if (exchanges(step, turn))
       exchange(step.exchange().bucket(), step.exchange().zero());
     break;
   case plan::Step::kGradNorm: gradNorm(); break;
@@ -236,6 +253,7 @@ bool ExecutorImpl::calibrateOnly() {
   for (const BoundStep &step : bound("update").steps)
     if (step.step->has_exchange() || step.step->has_update_sites())
       runStep(step, {});
+  joinExchange();
   return endOfStep().sitesChanged != 0;
 }
 

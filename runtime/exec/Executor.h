@@ -36,6 +36,7 @@ struct StepTime {
   const plan::Program *program;
   const plan::Step *step;
   double begin, end;
+  bool beside = false; // other steps went on meanwhile
 };
 
 // Unless said otherwise a call is local to the rank. Calls marked [collective] communicate when there are several ranks:

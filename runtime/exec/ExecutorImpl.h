@@ -3,8 +3,11 @@
 #define MSAMP_RUNTIME_EXEC_EXECUTORIMPL_H
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +70,9 @@ private:
   BoundProgram &bound(const std::string &name);
   void run(BoundProgram &program, Turn turn, LossUse use = LossUse::Only);
   void runStep(const BoundStep &step, Turn turn);
+  bool exchanges(const plan::Step &step, Turn turn) const;
+  void noteTimes(const BoundProgram &program, std::span<const BoundStep *const> steps, Turn turn,
+      std::chrono::steady_clock::time_point begin);
   void noteLoss(const BoundProgram &program, LossUse use);
   void sendInputs();
   StepState readState() const;
@@ -85,6 +91,9 @@ private:
   void setParameter(unsigned index, const std::vector<float> &values, FirstScales &scales);
   // Exchange.cpp
   void exchange(unsigned bucket, unsigned zero);
+  void toLane(Lane lane); // which waits for all that the present one was asked for
+  void joinExchange();
+  void collective(const std::function<void()> &calls);
   void gatherWeights(unsigned stateClass);
   // Optimizer.cpp
   void gradNorm();
@@ -122,6 +131,8 @@ private:
   std::byte *exchangeBuffer_ = nullptr;  // what other ranks send
   float *rankScales_ = nullptr;          // [rank][parameter]: scales of the gradients to be exchanged
   size_t exchangeBytes_ = 0;
+  std::optional<Moment> exchanged_;      // when the exchanges asked for are done, until someone has waited for it
+  unsigned laneMark_ = 0;                // the next mark of an exchange
 
   // What the host saw at the end of the last step.
   bool sitesHaveHistory_ = false;

@@ -5,6 +5,7 @@
 namespace msamp::runtime {
 
 void ExecutorImpl::gradNorm() {
+  joinExchange();
   std::vector<GradRange> ranges;
   // Always over this rank's own shards, so that ZeRO 0 and 1 add in the same order.
   for (const BucketLayout &bucket : state_.buckets) {
@@ -16,7 +17,7 @@ void ExecutorImpl::gradNorm() {
         state.gradScale ? state.gradScale + own.first : nullptr, state.owner + own.first, own.count});
   }
   device_.gradSquares(state_.tables, ranges);
-  comm_.allReduceSum(state_.tables.state->sums);
+  collective([&] { comm_.allReduceSum(state_.tables.state->sums); });
   device_.finishNorm(state_.tables, comm_.size(), static_cast<double>(comm_.size()) * std::max(1u, plan_.accumulate()));
 }
 
@@ -60,14 +61,14 @@ void ExecutorImpl::updateClass(unsigned index, const std::string &optimizer) {
     device_.update(updateKernels_[index], state_.tables, args);
   }
   if (state_.sharded())
-    comm_.allReduceMax({state_.tables.newAmax, state_.tables.parameters});
+    collective([&] { comm_.allReduceMax({state_.tables.newAmax, state_.tables.parameters}); });
   device_.commitScales(state_.tables, rule);
 }
 
 void ExecutorImpl::pushSites() {
   if (state_.tables.sites == 0)
     return;
-  comm_.allReduceMax({state_.tables.siteAmax, state_.tables.sites});
+  collective([&] { comm_.allReduceMax({state_.tables.siteAmax, state_.tables.sites}); });
   device_.pushSites(state_.tables);
 }
 

@@ -103,7 +103,7 @@ void ExecutorImpl::gatherHost(std::vector<float> &values, const std::vector<size
   const size_t size = values.size() * sizeof(float), me = comm_.rank();
   auto *there = static_cast<std::byte *>(device_.allocate(size));
   device_.upload(there + offsets[me], reinterpret_cast<const std::byte *>(values.data()) + offsets[me], bytes[me]);
-  comm_.allGather(there, offsets, bytes);
+  collective([&] { comm_.allGather(there, offsets, bytes); });
   device_.download(values.data(), there, size);
   device_.release(there, size);
 }

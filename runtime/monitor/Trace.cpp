@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int programTrack = 1, stepTrack = 2;
+constexpr int programTrack = 1, stepTrack = 2, besideTrack = 3;
 
 Json track(unsigned rank, int number, const char *name) {
   return Json{{"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", number}, {"args", {{"name", name}}}};
@@ -36,12 +36,15 @@ std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events
                      {"args", {{"name", fmt::format("rank {}: {}", rank, device)}}}});
   all.push_back(track(rank, programTrack, "programs"));
   all.push_back(track(rank, stepTrack, "steps"));
+  if (std::any_of(events.begin(), events.end(), [](const TraceEvent &event) { return event.beside; }))
+    all.push_back(track(rank, besideTrack, "exchanges beside the steps"));
   for (size_t i = 0; i < events.size();) {
     // A program that runs several times in a row starts again at its first step.
     size_t end = i + 1;
-    while (end < events.size() && events[end].program == events[i].program && events[end].step != events[i].step)
-      ++end;
-    all.push_back(span(rank, programTrack, events[i].program->name(), "program", events[i].begin, events[end - 1].end));
+    double last = events[i].end;
+    for (; end < events.size() && events[end].program == events[i].program && events[end].step != events[i].step; ++end)
+      last = std::max(last, events[end].end);
+    all.push_back(span(rank, programTrack, events[i].program->name(), "program", events[i].begin, last));
     i = end;
   }
   for (const TraceEvent &event : events) {
@@ -51,7 +54,8 @@ std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events
       name += fmt::format(" +{}", step.nodes_size() - 1);
     if (step.backward())
       name += " (backward)";
-    Json entry = span(rank, stepTrack, std::move(name), std::string(nameOf(kindOf(step))), event.begin, event.end);
+    Json entry = span(rank, event.beside ? besideTrack : stepTrack, std::move(name), std::string(nameOf(kindOf(step))), event.begin,
+                      event.end);
     const uint64_t bytes = bytesOf(plan, step, ranks);
     Json &args = entry["args"];
     args = Json{{"step", shapeOf(plan, step)}, {"nodes", std::vector<std::string>(step.nodes().begin(), step.nodes().end())},

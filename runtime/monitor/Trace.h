@@ -14,9 +14,10 @@ struct TraceEvent {
   const plan::Program *program;
   const plan::Step *step;
   double begin, end;
+  bool beside = false; // the steps behind it went on meanwhile
 };
 
-// Two tracks: programs, and their steps with ONNX nodes, bytes and operations. `device` names the process.
+// Tracks: programs, their steps, and what ran beside those; with ONNX nodes, bytes and operations. `device` names the process.
 std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events, const std::string &device,
                       unsigned rank, unsigned ranks);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/device/StepState.h"
+#include "runtime/plan/ExchangeLayout.h"
 
 namespace msamp::runtime {
 
@@ -128,23 +129,6 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
   for (const plan::Constant &constant : plan.constants())
     table.bytes[static_cast<size_t>(Role::Constants)] = constant.offset() + constant.bytes();
   return table.bytes;
-}
-
-uint64_t exchangeBytes(const plan::Plan &plan, unsigned ranks) {
-  if (ranks == 1)
-    return 0;
-  constexpr uint64_t maxPieceBytes = uint64_t{4} << 20;
-  uint64_t most = 0;
-  for (const plan::Bucket &bucket : plan.buckets()) {
-    const plan::StateClass &state = plan.classes(static_cast<int>(bucket.state_class()));
-    const plan::Type wire = state.wire() == plan::NONE ? state.grad() : state.wire();
-    const uint64_t blockBytes = blockSize * sizeOf(static_cast<Type>(wire));
-    const uint64_t share = (bucket.elements() / blockSize + ranks - 1) / ranks;
-    const uint64_t piece = std::clamp<uint64_t>(maxPieceBytes / ranks / blockBytes, 1, std::max<uint64_t>(1, share));
-    const uint64_t half = ranks * (round64(piece * blockBytes) + round64(piece * sizeof(float)));
-    most = std::max(most, wire != state.grad() ? 2 * half : half);
-  }
-  return most;
 }
 
 } // namespace msamp::runtime

@@ -10,9 +10,6 @@ namespace msamp::runtime {
 // What the executor allocates for `rank` of `ranks` to train; its arenas are as large as said here.
 RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks);
 
-// Of the buffer for what an exchange of gradients sends and receives at a time; see exec/Exchange.cpp.
-uint64_t exchangeBytes(const plan::Plan &plan, unsigned ranks);
-
 } // namespace msamp::runtime
 
 #endif

@@ -47,7 +47,7 @@ static uint64_t profiledStep(uint64_t steps) { return std::min<uint64_t>(steps -
 static void keepTrace(Executor &executor, const std::string &path) {
   std::vector<monitor::TraceEvent> events;
   for (const StepTime &time : executor.takeProfile())
-    events.push_back({time.program, time.step, time.begin, time.end});
+    events.push_back({time.program, time.step, time.begin, time.end, time.beside});
   Communicator &communicator = executor.communicator();
   monitor::writeTrace(path, monitor::traceJson(executor.plan().plan, events, executor.device().description(),
                                                communicator.rank(), communicator.size()));

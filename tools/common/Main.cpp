@@ -52,7 +52,7 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   commOptions.rendezvous = where.rendezvous;
   device = makeDevice(deviceOptions);
   commOptions.backend = device->hostMemory() ? "gloo" : "nccl";
-  commOptions.stream = device->stream();
+  commOptions.stream = device->stream(Lane::Transfer);
   communicator = makeCommunicator(commOptions);
   executor = Executor::create(std::move(plan), *device, *communicator);
 }

@@ -64,6 +64,7 @@ std::vector<KernelTime> sumUp(const plan::Plan &plan, const std::vector<StepTime
       kernel.shape = shape;
       kernel.kind = kindOf(step);
       kernel.operands = operandType(step);
+      kernel.beside = time.beside;
       kernel.bytes = bytesOf(plan, step, ranks);
       kernel.flops = step.flops();
       kernel.what = step.has_launch() ? plan.kernels(static_cast<int>(step.launch().kernel())).cluster()

@@ -21,6 +21,7 @@ struct KernelTime {
   std::string what;  // ops of a kernel, nodes of anything else
   runtime::StepKind kind;
   runtime::Type operands; // of a product
+  bool beside = false;    // others go on meanwhile
   unsigned count = 0;     // in a training step
   double seconds = 0;     // of all of them
   uint64_t bytes = 0, flops = 0; // of one

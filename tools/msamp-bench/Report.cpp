@@ -85,7 +85,7 @@ Json report(Executor &executor, const std::string &device, const Options &option
     sum.bytes += one.bytes;
     sum.flops += one.flops;
     sum.count += one.count;
-    busy += one.seconds;
+    busy += kernel.beside ? 0 : one.seconds;
     if (kernel.kind == StepKind::Gemm && sizeOf(kernel.operands) < sizeOf(narrowest))
       narrowest = kernel.operands;
     Json entry = row(one, median);

@@ -39,6 +39,8 @@ struct Marks {
 };
 
 class NcclCommunicator final : public Communicator {
+  static constexpr unsigned pairwise = 8;
+
 public:
   explicit NcclCommunicator(const CommOptions &options)
       : options_(options), stream_(static_cast<CUstream>(options.stream)), host_(makeHostCommunicator(options)),
@@ -104,15 +106,21 @@ public:
     });
   }
 
+  // Within a machine pairs of sends go faster than NCCL's all-gather (two H200s: 326 against 266 GB/s); over many ranks its
+  // rings win.
   void allGather(void *data, std::span<const size_t> offsets, std::span<const size_t> bytes) override {
     auto *base = static_cast<std::byte *>(data);
+    const unsigned me = rank();
+    if (size() <= pairwise) {
+      std::vector<size_t> mine(size(), offsets[me]), myBytes(size(), bytes[me]);
+      return allToAll(data, mine, myBytes, data, offsets, bytes);
+    }
     bool even = true;
     for (unsigned r = 0; r < size(); ++r)
       even &= bytes[r] == bytes[0] && offsets[r] == offsets[0] + r * bytes[0];
     group([&] {
       if (even) {
-        check(Nccl::get().ncclAllGather(base + offsets[rank()], base + offsets[0], bytes[0], ncclUint8, comm_,
-                                        ncclStream()),
+        check(Nccl::get().ncclAllGather(base + offsets[me], base + offsets[0], bytes[0], ncclUint8, comm_, ncclStream()),
               "ncclAllGather");
         return;
       }
@@ -123,6 +131,8 @@ public:
                 "ncclBroadcast");
     });
   }
+
+  void together(const std::function<void()> &calls) override { group(calls); }
 
   void barrier() override {
     MSAMP_CU(cuStreamSynchronize, stream_);
@@ -159,13 +169,17 @@ private:
     fail(Exit::TryAgain, "{}", failure_);
   }
 
-  // One collective, between its marks.
+  // One collective, or several together, between their marks.
   template <class Body>
   void group(Body &&body) {
+    if (grouped_)
+      return body();
     throwIfFailed();
+    grouped_ = true;
     cuda::launch(stream_, module_.function("msampMark"), 1, 1, 1, 0, marks_.began);
     check(Nccl::get().ncclGroupStart(), "ncclGroupStart");
     body();
+    grouped_ = false;
     check(Nccl::get().ncclGroupEnd(), "ncclGroupEnd");
     cuda::launch(stream_, module_.function("msampMark"), 1, 1, 1, 0, marks_.ended);
   }
@@ -223,6 +237,7 @@ private:
   cuda::Module module_;
   ncclComm_t comm_ = nullptr;
   Marks marks_;
+  bool grouped_ = false; // within a group's calls
   std::thread watch_;
   std::mutex mutex_; // of what follows, but the flag is read without it
   std::condition_variable wake_;

@@ -171,7 +171,7 @@ void CudaDevice::pushSites(const StepTables &tables) {
 
 void CudaDevice::spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) {
   if (blocks > 0)
-    cuda::launch(context_.stream, control_.function("msampSpreadScales"), static_cast<unsigned>((blocks + block - 1) / block), 1, block,
+    cuda::launch(lane_, control_.function("msampSpreadScales"), static_cast<unsigned>((blocks + block - 1) / block), 1, block,
         0, byParameter, owner, byBlock, blocks);
 }
 
@@ -298,7 +298,7 @@ void CudaDevice::reduceBlocks(std::span<const BlockSpan> sources, void *destinat
   args.destinationScale = scale;
   args.blocks = blocks;
   const auto grid = static_cast<unsigned>(std::min<int64_t>((blocks + 7) / 8, int64_t{context_.processors} * 16));
-  cuda::launch(context_.stream, tensors_.function("msampReduceBlocks"), grid, 1, 256, 0, args);
+  cuda::launch(lane_, tensors_.function("msampReduceBlocks"), grid, 1, 256, 0, args);
 }
 
 } // namespace msamp::runtime::cuda

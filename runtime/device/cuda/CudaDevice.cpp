@@ -36,11 +36,17 @@ Context::Context(unsigned index) {
   CUcontext context = nullptr;
   MSAMP_CU(cuDevicePrimaryCtxRetain, &context, device);
   MSAMP_CU(cuCtxSetCurrent, context);
-  MSAMP_CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  // What others wait for goes first where both could run.
+  int least = 0, greatest = 0;
+  MSAMP_CU(cuCtxGetStreamPriorityRange, &least, &greatest);
+  for (size_t lane = 0; lane < lanes.size(); ++lane)
+    MSAMP_CU(cuStreamCreateWithPriority, &lanes[lane], CU_STREAM_NON_BLOCKING, lane == 0 ? least : greatest);
+  stream = lanes[static_cast<size_t>(Lane::Compute)];
 }
 
 Context::~Context() {
-  Driver::get().cuStreamDestroy(stream);
+  for (CUstream lane : lanes)
+    Driver::get().cuStreamDestroy(lane);
   Driver::get().cuDevicePrimaryCtxRelease(device);
 }
 
@@ -66,6 +72,9 @@ CudaDevice::~CudaDevice() {
       driver.cuGraphExecDestroy(recording.graph);
   for (CUevent event : events_)
     driver.cuEventDestroy(event);
+  for (CUevent event : moments_)
+    if (event)
+      driver.cuEventDestroy(event);
   for (auto &[value, place] : constants_)
     driver.cuMemFree(reinterpret_cast<CUdeviceptr>(place));
 }
@@ -125,7 +134,20 @@ void CudaDevice::download(void *destination, const void *source, size_t bytes) {
 
 void CudaDevice::copyBytes(void *destination, const void *source, size_t bytes) {
   MSAMP_CU(cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(destination), reinterpret_cast<CUdeviceptr>(source), bytes,
-      context_.stream);
+      lane_);
+}
+
+Moment CudaDevice::moment() {
+  const Moment taken = nextMoment_;
+  nextMoment_ = (nextMoment_ + 1) % moments_.size();
+  if (!moments_[taken])
+    MSAMP_CU(cuEventCreate, &moments_[taken], CU_EVENT_DISABLE_TIMING);
+  MSAMP_CU(cuEventRecord, moments_[taken], lane_);
+  return taken;
+}
+
+void CudaDevice::waitFor(Moment moment) {
+  MSAMP_CU(cuStreamWaitEvent, lane_, moments_.at(moment), CU_EVENT_WAIT_DEFAULT);
 }
 
 DeviceMemory CudaDevice::memory() const {
@@ -287,8 +309,8 @@ void CudaDevice::parallel(int64_t count, const std::function<void(int64_t)> &bod
 void CudaDevice::mark(unsigned index) {
   while (events_.size() <= index)
     MSAMP_CU(cuEventCreate, &events_.emplace_back(), CU_EVENT_DEFAULT);
-  MSAMP_CU(cuEventRecordWithFlags, events_[index], context_.stream,
-      isCapturing(context_.stream) ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT);
+  MSAMP_CU(cuEventRecordWithFlags, events_[index], lane_,
+      isCapturing(lane_) ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT);
 }
 
 std::vector<double> CudaDevice::marks(unsigned count) {

@@ -1,7 +1,8 @@
-// An NVIDIA GPU: all work goes to one stream; what repeats from step to step is captured into CUDA graphs.
+// An NVIDIA GPU: steps go to one stream, exchanges to two others beside it; what repeats from step to step is captured into CUDA graphs.
 #ifndef MSAMP_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 #define MSAMP_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,7 +26,8 @@ public:
   Context &operator=(const Context &) = delete;
 
   CUdevice device = 0;
-  CUstream stream = nullptr;
+  std::array<CUstream, 3> lanes{};
+  CUstream stream = nullptr; // of Lane::Compute
   std::string name;
   int capability = 0;     // 90: sm_90
   unsigned processors = 1; // multiprocessors
@@ -66,7 +68,10 @@ public:
   void pushSites(const StepTables &tables) override;
   void spreadScales(const float *byParameter, const int32_t *owner, float *byBlock, int64_t blocks) override;
 
-  void *stream() const override { return context_.stream; }
+  void *stream(Lane lane) const override { return context_.lanes[static_cast<size_t>(lane)]; }
+  void onLane(Lane lane) override { lane_ = context_.lanes[static_cast<size_t>(lane)]; }
+  Moment moment() override;
+  void waitFor(Moment moment) override;
   void matmul(const MatMulArgs &args) override { matmul_.run(args); }
   void attention(const AttentionArgs &args) override { attention_.forward(args); }
   void attentionGrad(const AttentionArgs &args) override { attention_.backward(args); }
@@ -102,6 +107,9 @@ private:
   const int64_t *constantOf(int64_t value);
 
   Context context_;
+  CUstream lane_ = context_.stream;
+  std::array<CUevent, 256> moments_{};
+  Moment nextMoment_ = 0;
   cpu::ThreadPool pool_;
   Scratch scratch_;
   Module control_, tensors_;

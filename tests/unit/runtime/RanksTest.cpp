@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/unit/runtime/LaneDevice.h"
 #include "tests/unit/runtime/Ranks.h"
 #include "tests/unit/runtime/Training.h"
 
@@ -53,6 +54,19 @@ Trained onSeveral(unsigned ranks, const TestPlanOptions &options, unsigned steps
   return run;
 }
 
+// The same on a device whose lanes run in the given order wherever nothing is waited for.
+Trained onLanes(unsigned ranks, const TestPlanOptions &options, unsigned steps, std::array<Lane, 3> order) {
+  TempFolder folder;
+  writeTestPlan(folder.path() / "plan", options);
+  onRanks(ranks, [&](Communicator &comm) {
+    auto cpu = makeDevice({"cpu", 1});
+    LaneDevice device(*cpu, order);
+    LaneCommunicator lanes(comm, device);
+    save(folder.path() / std::to_string(comm.rank()), trainTestPlan(folder.path() / "plan", device, lanes, steps));
+  });
+  return load(folder.path() / "0", steps);
+}
+
 Trained onOne(const TestPlanOptions &options, unsigned steps, Hyper hyper = {}) {
   TempFolder folder;
   writeTestPlan(folder.path(), options);
@@ -83,6 +97,17 @@ TEST(Ranks, ZeroOneIsZeroZeroBitForBit) {
 TEST(Ranks, RunsGiveTheSameBits) {
   for (const char *level : {"fp32", "o2", "o3"})
     EXPECT_TRUE(onSeveral(2, {level}, steps) == onSeveral(2, {level}, steps)) << level;
+}
+
+// An exchange runs beside the backward: what needs it waits, whichever lane gets ahead.
+TEST(Ranks, ExchangesBesideTheBackwardGiveTheSameBits) {
+  for (const TestPlanOptions &options : {TestPlanOptions{"fp32"}, TestPlanOptions{"o2"}, TestPlanOptions{"o3", 1, 1},
+           TestPlanOptions{"o2", 2}, TestPlanOptions{"o2", 1, 0, plan::E4M3}, TestPlanOptions{"bf16", 1, 1, plan::E5M2}}) {
+    const Trained inOrder = onSeveral(2, options, steps);
+    for (auto order : {std::array{Lane::Compute, Lane::Transfer, Lane::Reduce}, std::array{Lane::Transfer, Lane::Reduce, Lane::Compute},
+             std::array{Lane::Reduce, Lane::Compute, Lane::Transfer}})
+      EXPECT_TRUE(onLanes(2, options, steps, order) == inOrder) << options.level << ", zero " << options.zero;
+  }
 }
 
 TEST(Ranks, Fp8OnTheWireStaysClose) {

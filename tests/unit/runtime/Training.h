@@ -34,10 +34,9 @@ struct Trained {
 };
 
 // `steps` steps; micro-batch k of a step goes to rank k mod R.
-inline Trained trainTestPlan(const std::filesystem::path &folder, runtime::Communicator &comm, unsigned steps, unsigned threads = 1,
-    runtime::Hyper hyper = {}) {
-  auto device = runtime::makeDevice({"cpu", threads});
-  auto executor = runtime::Executor::create(runtime::loadPlan(folder), *device, comm);
+inline Trained trainTestPlan(const std::filesystem::path &folder, runtime::Device &device, runtime::Communicator &comm,
+    unsigned steps, runtime::Hyper hyper = {}) {
+  auto executor = runtime::Executor::create(runtime::loadPlan(folder), device, comm);
   executor->initialize(3);
   const unsigned perRank = executor->plan().plan.accumulate(), perStep = perRank * comm.size();
   Trained run;
@@ -55,6 +54,12 @@ inline Trained trainTestPlan(const std::filesystem::path &folder, runtime::Commu
   executor->readParameter("b", run.b);
   run.memory = executor->memory();
   return run;
+}
+
+inline Trained trainTestPlan(const std::filesystem::path &folder, runtime::Communicator &comm, unsigned steps, unsigned threads = 1,
+    runtime::Hyper hyper = {}) {
+  auto device = runtime::makeDevice({"cpu", threads});
+  return trainTestPlan(folder, *device, comm, steps, hyper);
 }
 
 } // namespace msamp::test
