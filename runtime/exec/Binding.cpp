@@ -3,6 +3,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/exec/ExecutorImpl.h"
+#include "runtime/plan/ExchangeLayout.h"
 #include "runtime/plan/MemoryTable.h"
 
 namespace msamp::runtime {
