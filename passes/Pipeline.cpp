@@ -60,6 +60,7 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<std::string> level{*this, "level", llvm::cl::init(defaults.level)};
   Option<std::string> recipe{*this, "recipe", llvm::cl::init(defaults.recipe)};
   ListOption<int64_t> margins{*this, "margins"};
+  Option<bool> fp8Head{*this, "fp8-head", llvm::cl::init(defaults.fp8Head)};
   Option<std::string> optimizer{*this, "optimizer", llvm::cl::init(defaults.optimizer)};
   Option<std::string> loss{*this, "loss", llvm::cl::init(defaults.loss)};
   Option<std::string> labels{*this, "labels", llvm::cl::init(defaults.labels)};
@@ -77,6 +78,7 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
     options.recipe = recipe;
     for (auto [margin, value] : llvm::zip(options.margins, margins))
       margin = value;
+    options.fp8Head = fp8Head;
     options.optimizer = optimizer;
     options.loss = loss;
     options.labels = labels;

@@ -25,6 +25,7 @@ struct KernelShape;
 struct PipelineOptions {
   std::string level = "O2";               ///< fp32, bf16, O1, O2 or O3
   std::string recipe = "delayed";         ///< delayed, current or rowwise
+  bool fp8Head = false;                   ///< the GEMMs of the head are FP8, too
   std::string optimizer = "adamw";        ///< adamw, adam or sgd
   std::string loss = "cross-entropy";     ///< cross-entropy, mse, bce or output:NAME
   std::string labels = "labels";          ///< name of the input with the targets

@@ -20,4 +20,23 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   ];
 }
 
+def ProductOpInterface : OpInterface<"ProductOpInterface"> {
+  let cppNamespace = "::msamp";
+  let description = [{
+    A matrix product, with or without scales: operands `a` and `b`, each transposed or not, and what is added to it.
+  }];
+  let methods = [
+    InterfaceMethod<"Left operand.", "::mlir::Value", "getA">,
+    InterfaceMethod<"Right operand.", "::mlir::Value", "getB">,
+    InterfaceMethod<"Left operand, to be changed.", "::mlir::OpOperand &", "getAMutable">,
+    InterfaceMethod<"Right operand, to be changed.", "::mlir::OpOperand &", "getBMutable">,
+    InterfaceMethod<"Whether the left operand is stored [K, M].", "bool", "getTransposeA">,
+    InterfaceMethod<"Whether the right operand is stored [N, K].", "bool", "getTransposeB">,
+    InterfaceMethod<"Tensor added to the product, or null.", "::mlir::Value", "getAddend">,
+    InterfaceMethod<"The same, to be changed.", "::mlir::MutableOperandRange", "getAddendMutable">,
+    InterfaceMethod<"Vector added to each row, or null.", "::mlir::Value", "getBias">,
+    InterfaceMethod<"The same, to be changed.", "::mlir::MutableOperandRange", "getBiasMutable">,
+    InterfaceMethod<"Sum of product, addend and bias.", "::mlir::Value", "getResult">];
+}
+
 #endif

@@ -24,7 +24,8 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
     file (`msamp.source` of the module); otherwise they are drawn from N(0, init) if the role is matrix, table or filter,
     1 for scales, 0 for shifts and biases. `twins` lists other initializers that hold the same values
     (`{name = "...", transposed}`) and are saved and checked as copies of this one.
-    `state_class` is set by precision (absent before). `no_fp8` marks a matrix that stays in the plain class (a head).
+    `state_class` is set by precision (absent before). `fp8_gemms` marks a table of the plain class that is the head, too, and
+    whose products are FP8 all the same.
 
     ```mlir
     msamp.parameter @"h.0.qkv.weight" : tensor<128x384xf32> {role = #msamp.role<matrix>, trained = true}
@@ -32,7 +33,7 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Msamp_Tensor>:$type, ParameterRoleAttr:$role,
       BoolAttr:$trained, OptionalAttr<F64Attr>:$init, OptionalAttr<ArrayAttr>:$twins,
-      OptionalAttr<StateClassAttr>:$state_class);
+      OptionalAttr<StateClassAttr>:$state_class, UnitAttr:$fp8_gemms);
   let assemblyFormat = "$sym_name `:` $type $role attr-dict";
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::mlir::cast<::mlir::RankedTensorType>(getType()); }
@@ -215,7 +216,7 @@ def ScatterAddOp : Msamp_Op<"scatter_add", [Pure]> {
 
 //===--- Computation -----------------------------------------------------------------------------------------===//
 
-def MatMulOp : Msamp_Op<"matmul", [Pure, AttrSizedOperandSegments,
+def MatMulOp : Msamp_Op<"matmul", [Pure, AttrSizedOperandSegments, ProductOpInterface,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "matrix product, batched over equal leading dimensions";
   let description = [{
@@ -235,7 +236,7 @@ def MatMulOp : Msamp_Op<"matmul", [Pure, AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure, AttrSizedOperandSegments]> {
+def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure, AttrSizedOperandSegments, ProductOpInterface]> {
   let summary = "rank-2 product of FP8 matrices with scales";
   let description = [{
     `result = (a * b) / (scale_a * scale_b)`, accumulated in FP32. A scale is of rank 0, or of rank 1 with one entry a row

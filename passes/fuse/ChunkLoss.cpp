@@ -30,7 +30,7 @@ int64_t bytesOf(Value v) {
 // The rows of one product and all that holds values of its size.
 class Head {
 public:
-  Head(MatMulOp product) : product(product) {
+  Head(ProductOpInterface product) : product(product) {
     auto type = typeOf(product.getResult());
     rows = type.getDimSize(0);
     elements = type.getNumElements();
@@ -43,7 +43,7 @@ public:
     SmallVector<Operation *> order{product};
     wide.insert(product.getResult());
     for (Operation &op : block) {
-      if (&op == product || llvm::none_of(op.getOperands(), [&](Value v) { return values.contains(v); }))
+      if (&op == product.getOperation() || llvm::none_of(op.getOperands(), [&](Value v) { return values.contains(v); }))
         continue;
       bool takesWide = llvm::any_of(op.getOperands(), [&](Value v) { return wide.contains(v); });
       Kind kind = kindOf(&op);
@@ -54,8 +54,10 @@ public:
         return failure();
       }
       order.push_back(&op);
-      // What products and sums over rows make of it is theirs; a value a row may lead back to the whole.
-      if (kind == Kind::Rows && !isa<MatMulOp>(op)) {
+      // What products and sums over rows make of it is theirs; a value a row may lead back to the whole, and so may a scale.
+      if (kind == Kind::Largest || kind == Kind::Scale)
+        values.insert(op.getResult(0));
+      if (kind == Kind::Rows && !isa<ProductOpInterface>(op)) {
         values.insert(op.getResult(0));
         if (hasSize(op.getResult(0)))
           wide.insert(op.getResult(0));
@@ -80,6 +82,16 @@ public:
       return failure();
     }
     inside.insert(region.begin(), region.end());
+    for (Operation *op : region) {
+      Kind kind = op == product.getOperation() ? Kind::Rows : kindOf(op);
+      if (kind != Kind::Largest && kind != Kind::Scale)
+        continue;
+      for (Operation *user : op->getUsers())
+        if (!inside.contains(user) && !isa<RecordAmaxOp>(user)) {
+          why = (user->getName().getStringRef() + " takes what is largest in all of its rows").str();
+          return failure();
+        }
+    }
     return success();
   }
 
@@ -88,7 +100,7 @@ public:
   // Whether all of the head's size that comes from outside can be made wider.
   bool canPad() const {
     return llvm::all_of(region, [&](Operation *op) {
-      return isa<MatMulOp>(op) || llvm::all_of(op->getOperands(), [&](Value v) { return wide.contains(v) || canWiden(v); });
+      return isa<ProductOpInterface>(op) || llvm::all_of(op->getOperands(), [&](Value v) { return wide.contains(v) || canWiden(v); });
     });
   }
 
@@ -118,13 +130,13 @@ public:
     IRMapping map;
     for (Operation *op : region) {
       b.setInsertionPoint(op);
-      if (!isa<MatMulOp>(op))
+      if (!isa<ProductOpInterface>(op))
         for (OpOperand &use : op->getOpOperands())
           if (!wide.contains(use.get()))
             use.set(widen(b, use.get(), count, map));
       if (wide.contains(op->getResult(0)))
         op->getResult(0).setType(withColumns(op->getResult(0).getType(), count));
-      if (op != product && isa<ReduceOp, MatMulOp>(op))
+      if (op != product.getOperation() && isa<ReduceOp, ProductOpInterface>(op))
         leaveOut(b, op, valid, count, padDim);
     }
     elements = rows * count;
@@ -146,6 +158,14 @@ public:
       concat->setAttr(inMemoryAttr, builder.getUnitAttr());
       replaceOutside(value, concat.getResult());
     }
+    // A site keeps the largest of several records; without history it takes its scale from the first.
+    for (auto &[value, list] : largest)
+      for (Operation *user : llvm::make_early_inc_range(value.getUsers()))
+        if (auto record = dyn_cast<RecordAmaxOp>(user)) {
+          for (Value amax : list)
+            RecordAmaxOp::create(builder, record.getLoc(), record.getSite(), amax);
+          record.erase();
+        }
     for (auto &[value, sum] : sums) {
       Value total = sum;
       if (total.getType() != value.getType()) {
@@ -168,7 +188,13 @@ public:
   int64_t rows, elements;
 
 private:
-  enum class Kind { Rows, Sum, Other };
+  enum class Kind {
+    Rows,    // a row for each of the operands' rows
+    Sum,     // over all rows
+    Largest, // magnitude in all rows, for a scale of FP8 values
+    Scale,   // from such a magnitude
+    Other
+  };
 
   bool hasSize(Value v) const {
     auto type = dyn_cast<RankedTensorType>(v.getType());
@@ -176,11 +202,11 @@ private:
   }
   bool hasRows(Value v) const { return typeOf(v).getRank() > 0 && typeOf(v).getDimSize(0) == rows; }
 
-  // Whether an op's result has a row for each of the operands' rows, or is a sum over all rows.
+  // What an op's result is to the rows of its operands.
   Kind kindOf(Operation *op) const {
     if (op->getNumResults() != 1 || !isa<RankedTensorType>(op->getResult(0).getType()))
       return Kind::Other;
-    if (auto matmul = dyn_cast<MatMulOp>(op)) {
+    if (auto matmul = dyn_cast<ProductOpInterface>(op)) {
       if (typeOf(matmul.getResult()).getRank() != 2 || matmul.getAddend())
         return Kind::Other;
       if (!matmul.getTransposeA() && wide.contains(matmul.getA()) && !wide.contains(matmul.getB()))
@@ -191,11 +217,16 @@ private:
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
       if (!llvm::is_contained(reduce.getDims(), 0))
         return Kind::Rows;
+      if (reduce.getKind() == ReduceKind::Max && typeOf(reduce.getResult()).getRank() == 0 &&
+          reduce.getInput().getDefiningOp<math::AbsFOp>())
+        return Kind::Largest;
       bool sums = reduce.getKind() == ReduceKind::Sum && typeOf(reduce.getResult()).getElementType().isF32();
       return sums ? Kind::Sum : Kind::Other;
     }
     if (auto broadcast = dyn_cast<BroadcastOp>(op))
       return broadcast.getDims().empty() || broadcast.getDims()[0] != 0 ? Kind::Other : Kind::Rows;
+    if (auto scale = dyn_cast<ScaleOfOp>(op); scale && typeOf(scale.getScale()).getRank() == 0)
+      return Kind::Scale;
     if (op->hasTrait<OpTrait::Elementwise>() || isa<QuantizeOp>(op))
       return hasRows(op->getResult(0)) ? Kind::Rows : Kind::Other;
     return Kind::Other;
@@ -264,14 +295,17 @@ private:
       if (!wide.contains(use.get()) || (reduce && !llvm::is_contained(reduce.getDims(), 1)))
         continue;
       OpOperand *at = &use;
-      if (auto round = at->get().getDefiningOp<arith::TruncFOp>()) {
-        at = &round.getInMutable();
-        b.setInsertionPoint(round);
+      // Before it is rounded; of magnitudes, before they are that.
+      for (Operation *def = at->get().getDefiningOp();
+           isa_and_nonnull<arith::TruncFOp, QuantizeOp>(def) || (kind == Kind::Largest && isa_and_nonnull<math::AbsFOp>(def));
+           def = at->get().getDefiningOp()) {
+        at = &def->getOpOperand(0);
+        b.setInsertionPoint(def);
       }
       if (auto known = at->get().getDefiningOp<arith::SelectOp>(); known && known.getCondition() == valid)
         continue;
       auto type = typeOf(at->get());
-      double neutral = !reduce || reduce.getKind() == ReduceKind::Sum    ? 0.0
+      double neutral = !reduce || reduce.getKind() == ReduceKind::Sum || kind == Kind::Largest ? 0.0
                        : reduce.getKind() == ReduceKind::Max ? -std::numeric_limits<double>::infinity()
                                                              : std::numeric_limits<double>::infinity();
       auto attr = DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), neutral));
@@ -280,7 +314,7 @@ private:
       b.setInsertionPoint(op);
     }
     Value result = op->getResult(0);
-    if (auto matmul = dyn_cast<MatMulOp>(op); matmul && kind == Kind::Rows) {
+    if (auto matmul = dyn_cast<ProductOpInterface>(op); matmul && kind == Kind::Rows) {
       matmul.getBMutable().assign(padDim(matmul.getB(), matmul.getTransposeB() ? 1 : 0));
       return;
     }
@@ -288,7 +322,7 @@ private:
       return;
     auto type = typeOf(result);
     SmallVector<int64_t> shape(type.getShape()), starts(type.getRank(), 0), strides(type.getRank(), 1);
-    auto matmul = dyn_cast<MatMulOp>(op);
+    auto matmul = dyn_cast<ProductOpInterface>(op);
     shape[matmul && !isWider(matmul.getA(), count) ? 1 : 0] = count;
     result.setType(type.clone(shape));
     b.setInsertionPointAfter(op);
@@ -343,36 +377,53 @@ private:
     auto broadcast = dyn_cast<BroadcastOp>(op);
     // Of a broadcast along the rows, the operand has none of its own even if its size says so.
     bool alongRows = broadcast && (broadcast.getDims().empty() || broadcast.getDims()[0] != 0);
-    auto matmul = dyn_cast<MatMulOp>(op);
+    auto matmul = dyn_cast<ProductOpInterface>(op);
     for (OpOperand &use : op->getOpOperands()) {
-      bool whole = alongRows || (matmul && kindOf(op) == Kind::Rows && use.get() != matmul.getA());
-      operands.push_back(whole ? use.get() : part(b, use.get(), start, count, number, map, isa<MatMulOp>(op)));
+      bool whole = matmul ? !hasPart(matmul, use) : alongRows;
+      operands.push_back(whole ? map.lookupOrDefault(use.get())
+                               : part(b, use.get(), start, count, number, map, matmul != nullptr));
     }
     Operation *copy = b.clone(*op);
     copy->setOperands(operands);
-    bool sums = inside.contains(op) && kindOf(op) == Kind::Sum;
+    bool sums = op != product.getOperation() && inside.contains(op) && kindOf(op) == Kind::Sum;
     if (!sums && hasRows(op->getResult(0)))
       copy->getResult(0).setType(withRows(op->getResult(0).getType(), count));
     mark(copy, number);
     return copy;
   }
 
+  // Whether a product in the region takes the rows of a chunk from an operand: its left one and that one's row scales, or both
+  // that it sums over.
+  bool hasPart(ProductOpInterface op, OpOperand &use) const {
+    if (use.get() == op.getA())
+      return true;
+    if (op != product && kindOf(op) == Kind::Sum)
+      return use.get() == op.getB();
+    auto scaled = dyn_cast<ScaledMatMulOp>(op.getOperation());
+    return scaled && use.get() == scaled.getScaleA() && typeOf(use.get()).getRank() == 1;
+  }
+
   void cutChunk(OpBuilder &b, int64_t start, int64_t count, int64_t number) {
     IRMapping map;
     for (Operation *op : region) {
       Value whole = op->getResult(0);
-      // The product itself is the head: its rows are those of its left operand.
-      Operation *copy = op == product ? cloneProduct(b, start, count, number, map)
-                                      : clone(b, op, start, count, number, map);
+      Operation *copy = clone(b, op, start, count, number, map);
       Value made = copy->getResult(0);
-      if (op == product || kindOf(op) == Kind::Rows) {
+      Kind kind = op == product.getOperation() ? Kind::Rows : kindOf(op);
+      if (kind == Kind::Largest || kind == Kind::Scale) {
+        map.map(whole, made);
+        if (kind == Kind::Largest)
+          largest[whole].push_back(made);
+        continue;
+      }
+      if (kind == Kind::Rows) {
         map.map(whole, made);
         if (usedOutside(whole))
           parts[whole].push_back(made);
         continue;
       }
       Value &sum = sums[whole];
-      if (auto matmul = dyn_cast<MatMulOp>(copy)) {
+      if (auto matmul = dyn_cast<ProductOpInterface>(copy)) {
         made.setType(typeOf(made).clone(b.getF32Type()));
         if (sum)
           matmul.getAddendMutable().assign(sum);
@@ -385,15 +436,6 @@ private:
         sum = add.getResult();
       }
     }
-  }
-
-  Operation *cloneProduct(OpBuilder &b, int64_t start, int64_t count, int64_t number, IRMapping &map) {
-    Value a = part(b, product.getA(), start, count, number, map, true);
-    Operation *copy = b.clone(*product.getOperation());
-    copy->setOperand(0, a);
-    copy->getResult(0).setType(withRows(product.getResult().getType(), count));
-    mark(copy, number);
-    return copy;
   }
 
   // The narrow type of a value of which all, or a part, is only added to another one and stored then.
@@ -428,11 +470,11 @@ private:
     v.replaceUsesWithIf(with, [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
   }
 
-  MatMulOp product;
+  ProductOpInterface product;
   SmallVector<Operation *> region; // in program order
   llvm::SmallPtrSet<Operation *, 32> inside, leadsBack;
   llvm::DenseSet<Value> wide; // the product, and what is computed from it in its size
-  llvm::MapVector<Value, SmallVector<Value>> parts;
+  llvm::MapVector<Value, SmallVector<Value>> parts, largest;
   llvm::MapVector<Value, Value> sums;
 };
 
@@ -443,7 +485,7 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
     auto step = getOperation().lookupSymbol<func::FuncOp>("micro_step");
     if (!step || bytes <= 0)
       return;
-    for (MatMulOp product : findHeads(step)) {
+    for (ProductOpInterface product : findHeads(step)) {
       if (typeOf(product.getResult()).getRank() != 2 || product.getTransposeA() || product.getAddend() ||
           (bytesOf(product.getResult()) <= bytes && typeOf(product.getResult()).getDimSize(1) % align == 0))
         continue;
@@ -476,16 +518,16 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
   }
 
   // The products that the loss is computed from without another one between.
-  static SmallVector<MatMulOp> findHeads(func::FuncOp step) {
+  static SmallVector<ProductOpInterface> findHeads(func::FuncOp step) {
     llvm::SetVector<Operation *> seen;
-    SmallVector<MatMulOp> heads;
+    SmallVector<ProductOpInterface> heads;
     Operation *exit = step.getBody().front().getTerminator();
     SmallVector<Value> worklist(exit->getOperands().take_front(1));
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val().getDefiningOp();
       if (!op || !seen.insert(op))
         continue;
-      if (auto product = dyn_cast<MatMulOp>(op))
+      if (auto product = dyn_cast<ProductOpInterface>(op))
         heads.push_back(product);
       else if (isFusible(op))
         llvm::append_range(worklist, op->getOperands());

@@ -1,4 +1,4 @@
-// Additions and quantisations that a GEMM does while it stores its result.
+// Additions that a GEMM does while it stores its result.
 #include "passes/fuse/Passes.h"
 
 using namespace mlir;
@@ -29,19 +29,10 @@ struct FoldIntoGemms : impl::FoldIntoGemmsBase<FoldIntoGemms> {
 
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      SmallVector<Operation *> products;
-      func.walk([&](Operation *op) {
-        if (isa<MatMulOp, ScaledMatMulOp>(op))
-          products.push_back(op);
-      });
-      for (Operation *op : products) {
-        if (auto scaled = dyn_cast<ScaledMatMulOp>(op); scaled && quantise(scaled))
-          continue;
-        if (auto scaled = dyn_cast<ScaledMatMulOp>(op))
-          add(scaled);
-        else
-          add(cast<MatMulOp>(op));
-      }
+      SmallVector<ProductOpInterface> products;
+      func.walk([&](ProductOpInterface op) { products.push_back(op); });
+      for (ProductOpInterface op : products)
+        add(op);
     }
   }
 
@@ -50,54 +41,11 @@ struct FoldIntoGemms : impl::FoldIntoGemmsBase<FoldIntoGemms> {
     Operation *def = v.getDefiningOp();
     if (!def || def->getBlock() != op->getBlock() || def->isBeforeInBlock(op))
       return true;
-    if (!isa<GetOp, SiteScaleOp>(def))
+    if (!isa<GetOp>(def))
       return false;
     def->moveBefore(op);
     return true;
   }
-
-  //===--- Quantisation ---===//
-
-  static bool isAll(ReduceOp reduce) {
-    return reduce.getKind() == ReduceKind::Max && reduce.getResult().getType().getRank() == 0;
-  }
-
-  bool quantise(ScaledMatMulOp op) {
-    Value product = op.getResult();
-    if (op.getScaleOut() || !typeOf(product).getElementType().isF32() || typeOf(op.getScaleA()).getRank() ||
-        typeOf(op.getScaleB()).getRank())
-      return false;
-    QuantizeOp quantize;
-    ReduceOp amax;
-    for (Operation *user : product.getUsers()) {
-      if (auto q = dyn_cast<QuantizeOp>(user); q && !quantize) {
-        quantize = q;
-      } else if (auto magnitude = dyn_cast<math::AbsFOp>(user);
-                 magnitude && magnitude->hasOneUse() && !amax) {
-        amax = dyn_cast<ReduceOp>(*magnitude->user_begin());
-        if (!amax || !isAll(amax))
-          return false;
-      } else {
-        return false;
-      }
-    }
-    // Without an amax the scale's history would have no source; libraries write E4M3.
-    if (!quantize || !amax || !quantize.getScale().getDefiningOp<SiteScaleOp>() ||
-        !isa<Float8E4M3FNType>(typeOf(quantize.getResult()).getElementType()) || !available(quantize.getScale(), op))
-      return false;
-    OpBuilder builder(op);
-    auto folded = ScaledMatMulOp::create(builder, op.getLoc(), quantize.getResult().getType(), amax.getResult().getType(),
-                                         op.getA(), op.getB(), op.getScaleA(), op.getScaleB(), op.getAddend(),
-                                         op.getBias(), quantize.getScale(), op.getTransposeA(), op.getTransposeB());
-    quantize.replaceAllUsesWith(folded.getResult());
-    amax.replaceAllUsesWith(folded.getAmax());
-    Operation *magnitude = amax.getInput().getDefiningOp();
-    for (Operation *dead : {quantize.getOperation(), amax.getOperation(), magnitude, op.getOperation()})
-      dead->erase();
-    return true;
-  }
-
-  //===--- Sums ---===//
 
   // The stored vector behind a term that is the same in all rows.
   static Value biasBehind(Value term) {
@@ -107,8 +55,7 @@ struct FoldIntoGemms : impl::FoldIntoGemmsBase<FoldIntoGemms> {
     return stored(broadcast.getInput());
   }
 
-  template <typename Op>
-  static Sum collect(Op op) {
+  static Sum collect(ProductOpInterface op) {
     Sum sum;
     sum.addend = op.getAddend();
     sum.bias = op.getBias();
@@ -134,7 +81,7 @@ struct FoldIntoGemms : impl::FoldIntoGemmsBase<FoldIntoGemms> {
         sum.bias = bias;
       } else if (!sum.addend && !bias && addend.getType() == type && addend.getDefiningOp() && available(addend, op)) {
         sum.addend = addend;
-        ofProducts |= isa<MatMulOp, ScaledMatMulOp>(addend.getDefiningOp()) && addend.hasOneUse();
+        ofProducts |= isa<ProductOpInterface>(addend.getDefiningOp()) && addend.hasOneUse();
       } else {
         break;
       }
@@ -148,8 +95,7 @@ struct FoldIntoGemms : impl::FoldIntoGemmsBase<FoldIntoGemms> {
     return sum;
   }
 
-  template <typename Op>
-  void add(Op op) {
+  void add(ProductOpInterface op) {
     Sum sum = collect(op);
     if (!sum.result)
       return;

@@ -23,11 +23,10 @@ def ExpandNamedOps : Pass<"msamp-expand-named-ops", "::mlir::ModuleOp"> {
 }
 
 def FoldIntoGemms : Pass<"msamp-fold-into-gemms", "::mlir::ModuleOp"> {
-  let summary = "let GEMMs add biases and residuals, and quantise weight gradients, as they store their result";
+  let summary = "let GEMMs add biases and residuals as they store their result";
   let description = [{
     A product that is only added to a bias or to a stored tensor of its shape, and then rounded, takes both as operands:
-    the sum costs no pass over memory, and is rounded once. An FP32 product of FP8 operands that is only quantised with a
-    delayed scale is written as FP8, and its amax comes with it.
+    the sum costs no pass over memory, and is rounded once.
 
     ```mlir
     %p = msamp.matmul %x, %w : tensor<64x32xbf16>, tensor<32x16xbf16> -> tensor<64x16xbf16>
@@ -37,6 +36,14 @@ def FoldIntoGemms : Pass<"msamp-fold-into-gemms", "::mlir::ModuleOp"> {
     // becomes
     %y = msamp.matmul %x, %w addend %r : tensor<64x16xbf16> : tensor<64x32xbf16>, tensor<32x16xbf16> -> tensor<64x16xbf16>
     ```
+  }];
+}
+
+def QuantizeInGemms : Pass<"msamp-quantize-in-gemms", "::mlir::ModuleOp"> {
+  let summary = "let GEMMs quantise weight gradients as they store their result";
+  let description = [{
+    An FP32 product of FP8 operands that is only quantised with a delayed scale is written as FP8, and its amax comes with it.
+    One that goes on with a sum (over chunks of tokens) stays FP32.
   }];
 }
 
@@ -54,7 +61,8 @@ def ChunkLoss : Pass<"msamp-chunk-loss", "::mlir::ModuleOp"> {
     In @micro_step, a product whose result exceeds `bytes` and is used only row by row (a softmax and its gradient) or
     summed over rows (weight and bias gradients) is cut along its rows, and with it everything that holds a value of its
     size. Each chunk's results are parts of concatenations or, where rows are summed, accumulated in FP32 in order. No chunk
-    shares a kernel with another one, so that its memory is free when the next one begins. Where the number of classes is no
+    shares a kernel with another one, so that its memory is free when the next one begins. Of FP8 operands a delayed site
+    records the amax of each chunk, and a current scale is that of the chunk. Where the number of classes is no
     multiple of `align`, all of that size gets more columns, which no reduction, product or sum sees.
   }];
   let options = [Option<"bytes", "bytes", "int64_t", "512 << 20", "most bytes of a result; 0: never cut">,

@@ -7,13 +7,14 @@
 void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createFoldIntoGemms());
   bool gpu = llvm::StringRef(options.target).starts_with("sm_");
-  if (gpu || options.fp8Layout == "tn")
-    pm.addPass(createTransposeOperands());
   pm.addPass(createExpandNamedOps());
   ChunkLossOptions chunks;
   chunks.bytes = options.lossChunkMiB << 20;
   chunks.align = gpu ? 64 : 1;
   pm.addPass(createChunkLoss(chunks));
+  pm.addPass(createQuantizeInGemms());
+  if (gpu || options.fp8Layout == "tn")
+    pm.addPass(createTransposeOperands());
   pm.addPass(createMarkBackward());
   pm.addPass(mlir::createCanonicalizerPass());
   pm.addPass(mlir::createCSEPass());

@@ -39,6 +39,10 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       module.emitError() << "a margin is outside 0 to " << kMaxMargin;
       return signalPassFailure();
     }
+    if (fp8Head && !partition::isFp8Level(level)) {
+      module.emitError() << "an FP8 head needs a level with FP8 GEMMs (O1, O2, O3), not " << level;
+      return signalPassFailure();
+    }
     func::FuncOp step = findStep(module);
     if (!step)
       return signalPassFailure();
@@ -51,24 +55,46 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
 
     collectUses(step);
     head = findHead(step);
+    ParameterOp headWeight = fp8Head ? weightOf(head) : ParameterOp();
+    if (fp8Head && !headWeight)
+      step.emitWarning() << "the head stays in BF16: the loss comes from no product with a trained parameter";
     for (auto param : module.getOps<ParameterOp>()) {
       if (!param.getTrained())
         continue;
-      StateClass state = StateClass::Plain;
-      if (partition::isFp8Level(level) && param.getRole() == ParameterRole::Matrix) {
-        std::string reason = missesFp8(param);
-        auto options = remark::RemarkOpts::name("fp8-weight").category("precision");
-        Location loc =
-            usedBy[param.getSymName()].empty() ? param.getLoc() : usedBy[param.getSymName()].front()->getLoc();
-        if (reason.empty()) {
-          state = StateClass::Scaled;
-          remark::passed(loc, options) << (param.getSymName() + ": FP8 GEMMs and scaled state").str();
-        } else {
-          remark::missed(loc, options) << (param.getSymName() + " kept in BF16: ").str() + reason;
-        }
+      param.setStateClass(StateClass::Plain);
+      bool isMatrix = param.getRole() == ParameterRole::Matrix, isHead = param == headWeight;
+      if (!partition::isFp8Level(level) || !(isMatrix || isHead))
+        continue;
+      std::string name = param.getSymName().str(), reason = missesFp8(param, isHead);
+      auto options = remark::RemarkOpts::name("fp8-weight").category("precision");
+      Location loc = usedBy[name].empty() ? param.getLoc() : usedBy[name].front()->getLoc();
+      if (!reason.empty()) {
+        remark::missed(loc, options) << name + " kept in BF16: " + reason;
+        if (isHead)
+          emitWarning(loc) << "the head stays in BF16: " << name << ": " << reason;
+      } else if (isMatrix) {
+        param.setStateClass(StateClass::Scaled);
+        remark::passed(loc, options) << name + ": FP8 GEMMs and scaled state";
+      } else {
+        // Lookups read the table, too: it keeps the plain class's precision.
+        param.setFp8Gemms(true);
+        remark::passed(loc, options) << name + ": FP8 GEMMs of a table with plain state";
       }
-      param.setStateClass(state);
     }
+  }
+
+  // The trained parameter that a product multiplies by, or null.
+  static ParameterOp weightOf(MatMulOp product) {
+    if (!product)
+      return {};
+    for (Value operand : {product.getB(), product.getA()}) {
+      bool flips;
+      GetOp get = parameterBehind(operand, flips);
+      auto param = get ? SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr()) : ParameterOp();
+      if (param && param.getTrained())
+        return param;
+    }
+    return {};
   }
 
   void collectUses(func::FuncOp step) {
@@ -88,18 +114,21 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       llvm::sort(entry.second, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   }
 
-  // Why the parameter's GEMMs cannot be FP8; empty if they can.
-  std::string missesFp8(ParameterOp param) {
+  // Why the parameter's GEMMs cannot be FP8; empty if they can. Those of an FP8 head can have any number of classes, which is
+  // made a multiple later where GEMMs want that.
+  std::string missesFp8(ParameterOp param, bool isFp8Head) {
     auto &users = usedBy[param.getSymName()];
     if (param.getTensorType().getRank() != 2)
       return "it is no matrix of rank 2";
     if (users.empty())
       return "the step does not read it";
     for (Operation *user : users) {
+      if (isFp8Head && param.getRole() == ParameterRole::Table && isa<GatherOp>(user))
+        continue;
       auto product = dyn_cast<MatMulOp>(user);
       if (!product)
         return ("it is read by " + user->getName().getStringRef()).str();
-      if (product == head)
+      if (product == head && !isFp8Head)
         return "its product is the head";
       auto a = tensorTypeOf(product.getA()), c = tensorTypeOf(product.getResult());
       if (c.getRank() != 2)
@@ -110,7 +139,7 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       std::pair<const char *, int64_t> dims[] = {
           {"M", c.getDimSize(0)}, {"N", c.getDimSize(1)}, {"K", a.getDimSize(product.getTransposeA() ? 0 : 1)}};
       for (auto [name, size] : dims)
-        if (size % kFp8Multiple)
+        if (size % kFp8Multiple && !(isFp8Head && size == tensorTypeOf(head.getResult()).getShape().back()))
           return std::string(name) + " = " + std::to_string(size) + " is not a multiple of " +
                  std::to_string(kFp8Multiple);
     }

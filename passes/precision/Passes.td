@@ -9,12 +9,14 @@ def AssignStateClasses : Pass<"msamp-assign-state-classes", "::mlir::ModuleOp"> 
   let description = [{
     Sets `state_class`: scaled for the matrices of linear layers at O1 to O3, plain for all others. A matrix stays plain
     when it is the head, is tied to a table, or a dimension of its GEMMs is no multiple of 16 (cuBLASLt's FP8 GEMM wants
-    16 bytes), each with a remark. Level and recipe become attributes of the module for the phases that follow.
+    16 bytes), each with a remark. With `fp8-head` the head's matrix is scaled like others; a table that is the head, too, stays
+    plain, and `fp8_gemms` says that its products are FP8. Level and recipe become attributes of the module for the phases that follow.
   }];
   let options = [
     Option<"level", "level", "std::string", "\"fp32\"", "fp32, bf16, O1, O2 or O3">,
     Option<"recipe", "recipe", "std::string", "\"delayed\"", "delayed, current or rowwise">,
     Option<"accumulate", "accumulate", "int64_t", "1", "micro-batches a step">,
+    Option<"fp8Head", "fp8-head", "bool", "false", "the head's GEMMs are FP8, too">,
     ListOption<"margins", "margins", "int64_t",
         "powers of two that delayed scales stay below the format's range: of activations, their gradients, weight "
         "gradients (default 0,0,0)">];

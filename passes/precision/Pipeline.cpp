@@ -9,6 +9,7 @@ void buildPipeline(mlir::OpPassManager &pm, const msamp::PipelineOptions &option
   classes.level = options.level;
   classes.recipe = options.recipe;
   classes.accumulate = options.accumulate;
+  classes.fp8Head = options.fp8Head;
   classes.margins.assign(options.margins.begin(), options.margins.end());
   pm.addPass(createAssignStateClasses(classes));
   pm.addPass(createQuantizeLinears());

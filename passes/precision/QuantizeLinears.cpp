@@ -65,6 +65,10 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     if (!step)
       return signalPassFailure();
     collectGemms(step);
+    MatMulOp headProduct = findHead(step);
+    for (LinearGemm &gemm : gemms)
+      if (gemm.op == headProduct)
+        head = gemm.param;
     Fp8Builder fp8(module, recipe);
     for (LinearGemm &gemm : gemms)
       if (gemm.kind == LinearGemm::Wgrad)
@@ -85,12 +89,13 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
   }
 
   static bool isScaled(ParameterOp param) { return param && param.getStateClass() == StateClass::Scaled; }
+  static bool hasFp8Gemms(ParameterOp param) { return isScaled(param) || (param && param.getFp8Gemms()); }
 
   void collectGemms(func::FuncOp step) {
     llvm::DenseMap<Operation *, ParameterOp> wgrads;
     Operation *ret = step.getBody().front().getTerminator();
     for (auto [index, param] : gradientResults(step)) {
-      if (!isScaled(param))
+      if (!hasFp8Gemms(param))
         continue;
       SmallVector<MatMulOp> products;
       collectWeightGradients(ret->getOperand(index), products);
@@ -110,7 +115,7 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
         if (!get)
           continue;
         auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(product, get.getParamAttr());
-        if (!isScaled(param))
+        if (!hasFp8Gemms(param))
           continue;
         gemm.param = param;
         gemm.kind = isBackward(product) ? LinearGemm::Dgrad : LinearGemm::Fprop;
@@ -122,11 +127,19 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     }
   }
 
-  // The FP8 weight, tensor-wise. FP16 weights are quantised at each place that is far from the others.
-  Quantised weight(OpBuilder &builder, Location loc, ParameterOp param, bool rebuilt) {
+  // The FP8 weight, tensor-wise. FP16 weights are quantised at each place that is far from the others: in the forward and in
+  // the backward. The head's backward follows on its forward.
+  Quantised weight(Fp8Builder &fp8, OpBuilder &builder, Location loc, LinearGemm &gemm) {
+    ParameterOp param = gemm.param;
+    bool rebuilt = param != head && (gemm.kind != LinearGemm::Fprop || isRebuilt(gemm.op));
     auto &known = weights[rebuilt][param];
     if (known.values && !rebuilt)
       return known;
+    // A table is read in BF16; its scale is that of any other operand.
+    if (!isScaled(param)) {
+      auto table = GetOp::create(builder, loc, param.getTensorType(), param.getSymName());
+      return known = fp8.tensorwise(builder, loc, table, (param.getSymName() + ".w").str(), SiteKind::Activation);
+    }
     auto scalar = RankedTensorType::get({}, builder.getF32Type());
     auto type = param.getTensorType();
     Value scale = GetScaleOp::create(builder, loc, scalar, param.getSymName());
@@ -181,7 +194,7 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     if (forward && !isRebuilt(op))
       inputs[gemm.param].push_back(x);
 
-    Quantised w = weight(builder, loc, gemm.param, !forward || isRebuilt(op));
+    Quantised w = weight(fp8, builder, loc, gemm);
     Quantised a = gemm.weightIsA ? w : input, b = gemm.weightIsA ? input : w;
     replace(builder, gemm, a, b);
   }
@@ -242,6 +255,7 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
   }
 
   StringRef level, recipe;
+  ParameterOp head; // whose product the head is, if it is FP8
   SmallVector<LinearGemm> gemms;
   llvm::DenseMap<Operation *, SmallVector<Value>> inputs;
   llvm::DenseMap<Operation *, Quantised> weights[2]; // in the forward, in the backward

@@ -66,7 +66,7 @@ TensorMemory FunctionLowering::matrix(Value value, bool &transposed) {
 
 // An accumulation goes on in its addend's memory, if nothing else reads that and the result has no place of its own.
 std::optional<TensorMemory> FunctionLowering::accumulator(Value addend, Value result) {
-  if (!addend || !addend.hasOneUse() || addend.getType() != result.getType() || !addend.getDefiningOp<MatMulOp>())
+  if (!addend || !addend.hasOneUse() || addend.getType() != result.getType() || !addend.getDefiningOp<ProductOpInterface>())
     return std::nullopt;
   Uses satisfied;
   if (destinationOf(result, /*strided=*/true, satisfied))

@@ -39,10 +39,7 @@ t = common.Context(("--levels", "fp32"), ("--models", ",".join(MODELS)))
 for model in t.args.models.split(","):
     onnx, reference = paths(model)
     for level in t.args.levels.split(","):
-        arguments = ["--level", level.split("/")[0]]
-        if "/" in level:
-            arguments += ["--recipe", level.split("/")[1]]
-        compiled = t.run("msampc", onnx, "-o", t.work / "plan", "--target", "cpu", *dims(model), *arguments, expect=None)
+        compiled = t.run("msampc", onnx, "-o", t.work / "plan", "--target", "cpu", *dims(model), *common.variant(level), expect=None)
         if compiled.returncode != 0:
             t.expect(False, f"{model} {level}: msampc: exit {compiled.returncode}: {compiled.stderr.strip()[-600:]}")
             continue

@@ -14,6 +14,15 @@ MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
 DTYPES = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 
 
+def variant(text):
+    """Flags of msampc for LEVEL[/RECIPE][/fp8-head]."""
+    level, *rest = text.split("/")
+    flags = ["--fp8-head"] if "fp8-head" in rest else []
+    for recipe in rest:
+        flags += ["--recipe", recipe] if recipe != "fp8-head" else []
+    return ["--level", level, *flags]
+
+
 class Context:
     """Where the tools and the scratch folder are, and what has failed so far."""
 

@@ -5,8 +5,7 @@ t = common.Context(("--steps", "600"), ("--variants", "fp32,bf16,O1,O2,O3"))
 steps = int(t.args.steps)
 means, seconds = {}, {}
 for variant in t.args.variants.split(","):
-    level, _, recipe = variant.partition("/")
-    plan = t.gpt_bytes("plan", "--level", level, *(["--recipe", recipe] if recipe else []))
+    plan = t.gpt_bytes("plan", *common.variant(variant))
     rows = t.train(plan, "log", "--steps", steps, "--lr", "1e-3", "--warmup", 50, "--schedule", "cosine")
     loss = common.losses(rows)
     means[variant] = loss[-50:].mean()

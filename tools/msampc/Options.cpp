@@ -128,6 +128,10 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
                  "powers of two that delayed scales stay below the format's range, 0 to 8: for all tensors, or "
                  "activation=N,gradient=N,weight-gradient=N (those not named: 0)")
       ->type_name("N|KIND=N,..");
+  app.add_flag("--fp8-head", p.fp8Head,
+               "FP8 GEMMs for the head, too (O1 to O3); its weights are stored as other matrices are, or in BF16 where they "
+               "are the table of lookups as well")
+      ->default_str("off");
   app.add_option("--optimizer", p.optimizer, "adamw, adam or sgd")
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
       ->type_name("NAME");
@@ -183,6 +187,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
     parseInit(init, o.import.initStddev);
     parseMargin(margin, p.margins);
     checkLoss(p.loss);
+    if (p.fp8Head && p.level.front() != 'O')
+      throw CLI::ValidationError("--fp8-head", "level " + p.level + " has no FP8 GEMMs; take O1, O2 or O3, or leave it away");
     if (p.labels.empty()) throw CLI::ValidationError("--labels", "the input with the targets needs a name");
     for (const std::string &text : o.import.freeze)
       checkRegex("--freeze", text);

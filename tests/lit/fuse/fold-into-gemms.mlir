@@ -1,5 +1,5 @@
 // GEMMs add what is only added to their result, and quantise what is only quantised.
-// RUN: msamp-opt %s --msamp-fold-into-gemms --canonicalize | FileCheck %s
+// RUN: msamp-opt %s --msamp-fold-into-gemms --msamp-quantize-in-gemms --canonicalize | FileCheck %s
 
 msamp.parameter @w : tensor<32x16xf32> matrix {trained = true}
 msamp.parameter @b : tensor<16xf32> bias {trained = true}
@@ -83,4 +83,20 @@ func.func @read_twice(%x: tensor<64x32xf8E4M3FN>, %dy: tensor<64x16xf8E5M2>, %sx
   %q = msamp.quantize %g, %s : tensor<32x16xf32>, tensor<f32> -> tensor<32x16xf8E4M3FN>
   msamp.store_grad @w, %q scale %s : tensor<f32> : tensor<32x16xf8E4M3FN>
   return %g : tensor<32x16xf32>
+}
+
+// One that ends a sum over chunks of tokens is quantised afterwards.
+// CHECK-LABEL: func.func @sum_of_chunks
+// CHECK: msamp.scaled_matmul {{.*}} addend %arg4
+// CHECK-NOT: quantised
+// CHECK: msamp.quantize
+func.func @sum_of_chunks(%x: tensor<64x32xf8E4M3FN>, %dy: tensor<64x16xf8E5M2>, %sx: tensor<f32>, %sy: tensor<f32>, %sum: tensor<32x16xf32>) {
+  %g = msamp.scaled_matmul %x, %dy scales %sx, %sy addend %sum : tensor<32x16xf32> {transpose_a} : tensor<64x32xf8E4M3FN>, tensor<64x16xf8E5M2>, tensor<f32>, tensor<f32> -> tensor<32x16xf32>
+  %m = math.absf %g : tensor<32x16xf32>
+  %a = msamp.reduce max %m dims = [0, 1] : tensor<32x16xf32> -> tensor<f32>
+  msamp.record_amax @w.dw, %a : tensor<f32>
+  %s = msamp.site_scale @w.dw : tensor<f32>
+  %q = msamp.quantize %g, %s : tensor<32x16xf32>, tensor<f32> -> tensor<32x16xf8E4M3FN>
+  msamp.store_grad @w, %q scale %s : tensor<f32> : tensor<32x16xf8E4M3FN>
+  return
 }

@@ -1,6 +1,8 @@
 // State classes by level, and why a matrix stays plain.
 // RUN: msamp-opt %s --msamp-assign-state-classes="level=O2" --remarks-filter=precision 2>&1 | FileCheck %s
 // RUN: msamp-opt %s --msamp-assign-state-classes="level=bf16" | FileCheck %s --check-prefix=HALF
+// RUN: msamp-opt %s --msamp-assign-state-classes="level=O2 fp8-head" --remarks-filter=precision 2>&1 | FileCheck %s --check-prefix=HEAD
+// RUN: not msamp-opt %s --msamp-assign-state-classes="level=bf16 fp8-head" 2>&1 | FileCheck %s --check-prefix=NOFP8
 // RUN: not msamp-opt %s --msamp-assign-state-classes="level=O4" 2>&1 | FileCheck %s --check-prefix=LEVEL
 // RUN: not msamp-opt %s --msamp-assign-state-classes="level=O1 recipe=guess" 2>&1 | FileCheck %s --check-prefix=RECIPE
 
@@ -16,6 +18,9 @@
 // CHECK-DAG: msamp.parameter @looked_up {{.*}}state_class = 0
 // CHECK-DAG: msamp.parameter @frozen : tensor<32x32xf32> matrix {trained = false}
 // HALF-COUNT-5: state_class = 0
+// HEAD-DAG: [Passed] fp8-weight | Category:precision | Remark="head: FP8 GEMMs and scaled state"
+// HEAD-DAG: msamp.parameter @head {{.*}}state_class = 1
+// NOFP8: error: an FP8 head needs a level with FP8 GEMMs (O1, O2, O3), not bf16
 // LEVEL: error: level 'O4' is none of fp32, bf16, O1, O2, O3
 // RECIPE: error: recipe 'guess' is none of delayed, current, rowwise
 module {
