@@ -51,10 +51,14 @@ echo "plans of gradients, compared with PyTorch's and with the CPU's"
 for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
   model=$(basename "$folder")
   onnx=$folder/model.onnx reference=$folder/ref.safetensors dims=()
-  case $model in
-    *_dyn|*.legacy*) dims=(--dim batch=2 --dim seq=32) ;;
-    gpt_bytes) onnx=$folder.onnx reference=$folder.ref.safetensors dims=(--dim batch=4 --dim seq=64) ;;
-  esac
+  if [ "$model" = gpt_bytes ]; then
+    onnx=$folder.onnx reference=$folder.ref.safetensors dims=(--dim batch=4 --dim seq=64)
+  else
+    # The references are of batches of 2 and, of text, 32 tokens; msampc says which of the two a file leaves open.
+    for dim in batch=2 seq=32; do
+      if { "$bin/msampc" "$onnx" --compile-to import -o /dev/null 2>&1 || true; } | grep -q -- "--dim ${dim%=*}=SIZE"; then dims+=(--dim $dim); fi
+    done
+  fi
   [ -f "$onnx" ] && [ -f "$reference" ] || continue
   for level in fp32 bf16 O2 O3; do
     [[ check/$model.$level =~ $only ]] || continue
@@ -64,7 +68,9 @@ for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
     rm -r "$dir/plans/cpu"
     compile "$model.$level" "$onnx" "${dims[@]}" --level $level --target "$target" || continue
     cp -f "$reference" "$dir/refs/$model.safetensors"
-    echo "$model.$level $model $level $expected" >> "$dir/checks.txt"
+    judged=$level # a plan in which no product could be FP8 is judged as what it is
+    if [[ $level == O* ]] && "$bin/msamp-inspect" "$dir/plans/$model.$level" --format json | grep -q '"sites": \[\]'; then judged=bf16; fi
+    echo "$model.$level $model $judged $expected" >> "$dir/checks.txt"
   done
 done
 
