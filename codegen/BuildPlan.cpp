@@ -112,7 +112,7 @@ void PlanBuilder::addConstants() {
   uint64_t offset = 0;
   for (auto op : module.getOps<planir::ConstantOp>()) {
     auto type = cast<ShapedType>(op.getValue().getType());
-    plan::Constant &constant = *out.add_constants();
+    plan::Constant &constant = *target.add_constants();
     constant.set_name(op.getSymName().str());
     constant.set_type(planType(type.getElementType()));
     for (int64_t size : type.getShape())
@@ -120,7 +120,7 @@ void PlanBuilder::addConstants() {
     constant.set_offset(offset);
     constant.set_bytes(static_cast<uint64_t>(type.getNumElements() * planir::elementBytes(type.getElementType())));
     offset = llvm::alignTo(offset + constant.bytes(), 64);
-    constantIndex[op.getSymName()] = static_cast<uint32_t>(out.constants_size() - 1);
+    constantIndex[op.getSymName()] = static_cast<uint32_t>(target.constants_size() - 1);
   }
 }
 
@@ -234,17 +234,18 @@ void PlanBuilder::addSites() {
 
 void PlanBuilder::addKernels() {
   for (auto op : module.getOps<planir::KernelOp>()) {
-    plan::Kernel &kernel = *out.add_kernels();
+    plan::Kernel &kernel = *target.add_kernels();
     kernel.set_symbol(op.getSymName().str());
     kernel.set_chunks(static_cast<uint32_t>(op.getChunks()));
     kernel.set_finish(op.getFinish());
     kernel.set_cluster(op.getOps().str());
-    kernelIndex[op.getSymName()] = static_cast<uint32_t>(out.kernels_size() - 1);
+    kernelIndex[op.getSymName()] = static_cast<uint32_t>(target.kernels_size() - 1);
   }
 }
 
-plan::Plan buildPlan(ModuleOp module) {
-  PlanBuilder builder(module);
+static plan::Plan buildPlan(const TargetModule &from) {
+  ModuleOp module = from.module;
+  PlanBuilder builder(from.target, module);
   builder.addHeader();
   builder.addInputs();
   builder.addConstants();
@@ -255,6 +256,27 @@ plan::Plan buildPlan(ModuleOp module) {
   for (auto program : module.getOps<planir::ProgramOp>())
     builder.addProgram(program);
   return std::move(builder.out);
+}
+
+plan::Plan buildPlan(ArrayRef<TargetModule> modules) {
+  plan::Plan all;
+  std::string shared; // what the targets have in common, serialised
+  for (const TargetModule &from : modules) {
+    plan::Plan one = buildPlan(from);
+    plan::Target target = one.targets(0);
+    one.clear_targets();
+    std::string own = one.SerializeAsString();
+    if (all.targets_size() == 0) {
+      shared = std::move(own);
+      all = std::move(one);
+    } else if (own != shared) {
+      runtime::failData("the modules for {} and {} do not train the same state: they are of different models or were "
+                        "compiled with different flags",
+                        all.targets(0).name(), from.target);
+    }
+    *all.add_targets() = std::move(target);
+  }
+  return all;
 }
 
 } // namespace msamp::codegen

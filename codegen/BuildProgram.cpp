@@ -160,7 +160,7 @@ void PlanBuilder::addStep(ProgramState &state, planir::StepOpInterface step) {
 }
 
 void PlanBuilder::addProgram(planir::ProgramOp op) {
-  plan::Program &program = *out.add_programs();
+  plan::Program &program = *target.add_programs();
   ProgramState state;
   state.program = &program;
   program.set_name(op.getSymName().str());

@@ -16,34 +16,49 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Calls `cluster` for each kernel with its cluster and `update` for each state class that is trained.
+// What is compiled, for which target of which plan, and where to.
+struct Job {
+  ModuleOp module;
+  plan::Plan &plan;
+  plan::Target &target;
+  const PlanOptions &options;
+  const fs::path &directory;
+
+  // Path within the plan of the file of that extension.
+  std::string part(StringRef extension) const { return ("kernels/" + target.name() + "." + extension).str(); }
+  std::string pathOf(const std::string &part) const { return (directory / part).string(); }
+  void addPart(const std::string &part) const { runtime::addPart(plan, directory, part); }
+};
+
+// Calls `cluster` for each kernel with its cluster and `update` for each state class that is trained, with its index.
 template <typename Cluster, typename Update>
-void forEachKernel(ModuleOp module, plan::Plan &plan, const PlanOptions &options, Cluster cluster, Update update) {
+void forEachKernel(Job &job, Cluster cluster, Update update) {
   int index = 0;
-  for (auto kernel : module.getOps<planir::KernelOp>()) {
-    if (options.cancelled && options.cancelled())
+  for (auto kernel : job.module.getOps<planir::KernelOp>()) {
+    if (job.options.cancelled && job.options.cancelled())
       runtime::fail(runtime::Exit::TryAgain, "interrupted; nothing was written");
-    if (failed(cluster(cast<ClusterOp>(kernel.getBody().front().front()), *plan.mutable_kernels(index++))))
+    if (failed(cluster(cast<ClusterOp>(kernel.getBody().front().front()), *job.target.mutable_kernels(index++))))
       failInternal("kernel {} ({}) cannot be compiled", kernel.getSymName().str(), kernel.getOps().str());
   }
-  partition::StepSettings settings(module);
-  for (plan::StateClass &c : *plan.mutable_classes())
-    if (!c.update_kernel().empty() && failed(update(c, settings.storage(StringRef(c.name())), settings.optimizer)))
+  partition::StepSettings settings(job.module);
+  for (int i = 0; i < job.plan.classes_size(); ++i) {
+    const plan::StateClass &c = job.plan.classes(i);
+    if (!c.update_kernel().empty() && failed(update(i, settings.storage(StringRef(c.name())), settings.optimizer)))
       failInternal("the update kernel of state class {} cannot be compiled", c.name());
+  }
 }
 
-void writeCpuKernels(ModuleOp module, plan::Plan &plan, const PlanOptions &options, const fs::path &directory,
-                     const std::string &part) {
-  CpuKernels kernels(module.getContext());
+void writeCpuKernels(Job &job, const std::string &part) {
+  CpuKernels kernels(job.module.getContext());
   forEachKernel(
-      module, plan, options,
+      job,
       [&](ClusterOp cluster, plan::Kernel &kernel) { return kernels.addCluster(cluster, kernel.symbol()); },
-      [&](plan::StateClass &c, const partition::ClassStorage &storage, StringRef optimizer) {
-        return kernels.addUpdate(c.update_kernel(), storage, optimizer);
+      [&](int index, const partition::ClassStorage &storage, StringRef optimizer) {
+        return kernels.addUpdate(job.plan.classes(index).update_kernel(), storage, optimizer);
       });
-  if (failed(kernels.writeLibrary((directory / part).string())))
+  if (failed(kernels.writeLibrary(job.pathOf(part))))
     failInternal("the kernels cannot be compiled into a library");
-  runtime::addPart(plan, directory, part);
+  job.addPart(part);
 }
 
 void setEntry(plan::Entry &entry, const cuda::KernelEntry &from) {
@@ -65,11 +80,12 @@ void remarkUsage(ModuleOp module, const std::vector<cuda::EntryUsage> &usage) {
   }
 }
 
-void writeGpuKernels(ModuleOp module, const cuda::Target &target, plan::Plan &plan, const PlanOptions &options,
-                     const fs::path &directory) {
-  cuda::CudaKernels kernels(module.getContext(), target);
+void writeGpuKernels(Job &job, const cuda::Target &target) {
+  cuda::CudaKernels kernels(job.module.getContext(), target);
+  for (int i = 0; i < job.plan.classes_size(); ++i)
+    job.target.add_updates();
   forEachKernel(
-      module, plan, options,
+      job,
       [&](ClusterOp cluster, plan::Kernel &kernel) {
         kernel.set_reference_workspace_bytes(static_cast<uint64_t>(cpuKernelShape(cluster).workspaceBytes));
         SmallVector<cuda::KernelEntry> entries;
@@ -78,41 +94,43 @@ void writeGpuKernels(ModuleOp module, const cuda::Target &target, plan::Plan &pl
           setEntry(*kernel.add_entries(), entry);
         return result;
       },
-      [&](plan::StateClass &c, const partition::ClassStorage &storage, StringRef optimizer) {
+      [&](int index, const partition::ClassStorage &storage, StringRef optimizer) {
         cuda::KernelEntry entry;
         int64_t blocksPerCta = 0;
-        LogicalResult result = kernels.addUpdate(c.update_kernel(), storage, optimizer, entry, blocksPerCta);
-        setEntry(*c.mutable_update_entry(), entry);
-        c.set_update_blocks_per_cta(static_cast<uint32_t>(blocksPerCta));
+        LogicalResult result = kernels.addUpdate(job.plan.classes(index).update_kernel(), storage, optimizer, entry, blocksPerCta);
+        plan::UpdateLaunch &launch = *job.target.mutable_updates(index);
+        setEntry(*launch.mutable_entry(), entry);
+        launch.set_blocks_per_cta(static_cast<uint32_t>(blocksPerCta));
         return result;
       });
-  std::string ptx = "kernels/" + target.name + ".ptx", cubin = "kernels/" + target.name + ".cubin";
-  if (failed(kernels.writePtx((directory / ptx).string())))
+  const std::string ptx = job.part("ptx"), cubin = job.part("cubin");
+  if (failed(kernels.writePtx(job.pathOf(ptx))))
     failInternal("the kernels cannot be compiled for {}", target.name);
-  runtime::addPart(plan, directory, ptx);
+  job.addPart(ptx);
   std::string assembler = cuda::findAssembler(), message;
   if (assembler.empty()) {
-    remark::missed(module.getLoc(), remark::RemarkOpts::name("cubin").category("codegen"))
+    remark::missed(job.module.getLoc(), remark::RemarkOpts::name("cubin").category("codegen"))
         << "no ptxas in PATH, CUDA_HOME or /usr/local/cuda: the plan has PTX only, which the driver compiles at load";
     return;
   }
   std::vector<cuda::EntryUsage> usage;
-  if (failed(
-          cuda::assemble(assembler, target, (directory / ptx).string(), (directory / cubin).string(), usage, message)))
+  if (failed(cuda::assemble(assembler, target, job.pathOf(ptx), job.pathOf(cubin), usage, message)))
     failInternal("{} refuses the kernels for {}: {}", assembler, target.name, message);
-  runtime::addPart(plan, directory, cubin);
-  remarkUsage(module, usage);
+  job.addPart(cubin);
+  remarkUsage(job.module, usage);
 }
 
 } // namespace
 
-void writeKernels(ModuleOp module, plan::Plan &plan, const PlanOptions &options, const fs::path &directory) {
-  std::optional<cuda::Target> target = cuda::Target::parse(options.target);
-  if (!target)
-    return writeCpuKernels(module, plan, options, directory, "kernels/cpu.so");
-  writeGpuKernels(module, *target, plan, options, directory);
+void writeKernels(ModuleOp module, plan::Plan &plan, plan::Target &target, const PlanOptions &options,
+                  const fs::path &directory) {
+  Job job{module, plan, target, options, directory};
+  std::optional<cuda::Target> gpu = cuda::Target::parse(target.name());
+  if (!gpu)
+    return writeCpuKernels(job, job.part("so"));
+  writeGpuKernels(job, *gpu);
   if (options.referenceKernels)
-    writeCpuKernels(module, plan, options, directory, "kernels/reference.so");
+    writeCpuKernels(job, job.part("reference.so"));
 }
 
 } // namespace msamp::codegen

@@ -1,4 +1,4 @@
-// The kernels of a plan, compiled for its target into the files of the plan's directory.
+// The kernels of a plan, compiled for its targets into the files of the plan's directory.
 #ifndef MSAMP_CODEGEN_KERNELFILES_H
 #define MSAMP_CODEGEN_KERNELFILES_H
 
@@ -8,9 +8,9 @@
 
 namespace msamp::codegen {
 
-// Writes kernels/* below `directory`, adds them to the plan's parts and notes how GPU kernels are launched. Throws
-// runtime::Error.
-void writeKernels(mlir::ModuleOp module, plan::Plan &plan, const PlanOptions &options,
+// Writes kernels/TARGET.* below `directory` for a target of the plan, adds them to the plan's parts and notes how GPU kernels
+// are launched. Throws runtime::Error.
+void writeKernels(mlir::ModuleOp module, plan::Plan &plan, plan::Target &target, const PlanOptions &options,
                   const std::filesystem::path &directory);
 
 } // namespace msamp::codegen

@@ -13,7 +13,9 @@ plan::Type planType(mlir::Type type);
 
 class PlanBuilder {
 public:
-  explicit PlanBuilder(mlir::ModuleOp module) : module(module) {}
+  PlanBuilder(llvm::StringRef name, mlir::ModuleOp module) : module(module), target(*out.add_targets()) {
+    target.set_name(name.str());
+  }
   void addHeader();
   void addInputs();
   void addConstants();
@@ -38,6 +40,7 @@ private:
   void setKind(plan::Step &to, mlir::Operation *step);
 
   mlir::ModuleOp module;
+  plan::Target &target; // of `out`
   Index inputIndex, constantIndex, parameterIndex, bucketIndex, siteIndex, kernelIndex, classes;
 };
 

@@ -124,11 +124,11 @@ void writeValue(std::ostream &out, ElementsAttr attr, uint64_t bytes) {
   }
 }
 
-void writeConstants(ModuleOp module, const plan::Plan &plan, const fs::path &path) {
+void writeConstants(ModuleOp module, const plan::Target &target, const fs::path &path) {
   std::ofstream out(path, std::ios::binary);
   int index = 0;
   for (auto op : module.getOps<planir::ConstantOp>()) {
-    const plan::Constant &constant = plan.constants(index++);
+    const plan::Constant &constant = target.constants(index++);
     while (static_cast<uint64_t>(out.tellp()) < constant.offset())
       out.put(0);
     writeValue(out, op.getValue(), constant.bytes());
@@ -168,24 +168,29 @@ void checkDirectory(const std::string &directory) {
   checkedTarget(directory);
 }
 
-plan::Plan writePlan(ModuleOp module, const std::string &directory, const PlanOptions &options) {
-  plan::Plan plan = buildPlan(module);
+plan::Plan writePlan(ArrayRef<TargetModule> modules, const std::string &directory, const PlanOptions &options) {
+  plan::Plan plan = buildPlan(modules);
   plan.set_compiler(options.compiler);
   plan.set_pipeline(options.pipeline);
   plan.set_loss(options.loss);
-  plan.set_target(options.target);
   StagedDirectory staged(directory);
   makeFolder(staged.path() / "kernels");
-  writeKernels(module, plan, options, staged.path());
   makeFolder(staged.path() / "weights");
+  for (auto [i, from] : llvm::enumerate(modules)) {
+    plan::Target &target = *plan.mutable_targets(static_cast<int>(i));
+    if (options.compiling)
+      options.compiling(from.target);
+    writeKernels(from.module, plan, target, options, staged.path());
+    if (target.constants_size() == 0)
+      continue;
+    const std::string constants = runtime::constantsPath(target);
+    writeConstants(from.module, target, staged.path() / constants);
+    runtime::addPart(plan, staged.path(), constants);
+  }
   auto fromFile = [](const plan::Parameter &p) { return p.init() == plan::Parameter::FROM_FILE; };
   if (std::any_of(plan.parameters().begin(), plan.parameters().end(), fromFile)) {
     writeWeights(plan, options, staged.path() / "weights/weights.safetensors");
     runtime::addPart(plan, staged.path(), "weights/weights.safetensors");
-  }
-  if (plan.constants_size() > 0) {
-    writeConstants(module, plan, staged.path() / "weights/constants.bin");
-    runtime::addPart(plan, staged.path(), "weights/constants.bin");
   }
   if (!plan.source().empty()) {
     copyGraph(plan.source(), (staged.path() / "model.onnx").string());

@@ -26,6 +26,10 @@ ArrayRef<StringRef> phaseNames() {
   return names;
 }
 
+bool dependsOnTarget(StringRef phase) {
+  return phase == "fuse" || phase == "schedule" || phase == "codegen";
+}
+
 void buildPhase(OpPassManager &pm, StringRef phase, const PipelineOptions &options) {
   if (phase == "raise")
     raise::buildPipeline(pm, options);

@@ -36,7 +36,7 @@ struct PipelineOptions {
   int64_t accumulate = 1;                 ///< micro-batches a step
   int64_t bucketMiB = 32;                 ///< gradient bytes a bucket
   int64_t lossChunkMiB = 512;             ///< logits at most in memory at once; 0: all
-  std::string target = "cpu";
+  std::string target = "cpu";             ///< cpu, or an NVIDIA architecture; see dependsOnTarget
   std::string fp8Layout = "target";       ///< tn: as Hopper's GEMM wants FP8 operands, whatever the target
   /// Opens the values of the model's initializers; empty when weights are drawn at random (nothing can be seen as tied).
   OpenParameterValues parameterValues;
@@ -47,6 +47,10 @@ struct PipelineOptions {
 /// import, raise, loss, autodiff, recompute, precision, partition, optimizer, fuse, schedule, codegen. Import and
 /// codegen run outside of pass managers.
 llvm::ArrayRef<llvm::StringRef> phaseNames();
+
+/// Whether what a phase leaves depends on PipelineOptions::target: from `fuse` on. What it does to state (types, layout,
+/// exchange) is settled before, so that a training goes on on another target.
+bool dependsOnTarget(llvm::StringRef phase);
 
 /// Adds the passes of a phase, and the verifier of its contract as the last one.
 void buildPhase(mlir::OpPassManager &pm, llvm::StringRef phase, const PipelineOptions &options);

@@ -2,6 +2,7 @@
 #ifndef MSAMP_CODEGEN_CUDA_TARGET_H
 #define MSAMP_CODEGEN_CUDA_TARGET_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
@@ -19,6 +20,10 @@ struct Target {
   // Shared memory that a block can have: declared in the module, and asked for by the launch (dynamic).
   int64_t staticShared = 48 << 10, dynamicShared = 227 << 10;
 
+  static llvm::ArrayRef<llvm::StringRef> names() {
+    static constexpr llvm::StringRef all[] = {"sm_80", "sm_90a", "sm_100a"};
+    return all;
+  }
   // Nothing if `name` is none of them; "cpu" is none.
   static std::optional<Target> parse(llvm::StringRef name) {
     if (name == "sm_80")

@@ -164,8 +164,10 @@ public:
   virtual void download(void *destination, const void *source, size_t bytes) = 0;
   virtual void copyBytes(void *destination, const void *source, size_t bytes) = 0;
 
-  // Makes kernels callable by index, from that of the files (cpu.so, sm_90a.cubin, sm_90a.ptx, ..) that fits best. Error 65 if
-  // none does, or a symbol is missing.
+  // Which of a plan's targets this device runs best. Error 65 if it runs none of them.
+  virtual size_t chooseTarget(std::span<const std::string> targets) const = 0;
+  // Makes kernels callable by index, from that of the target's files (cpu.so; sm_90a.cubin, sm_90a.ptx) that fits best. Error 65
+  // if none does, or a symbol is missing.
   virtual void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) = 0;
   virtual void launch(unsigned kernel, std::span<void *const> args) = 0;
   // Optimizer kernel from the file of loadKernels.

@@ -22,7 +22,7 @@ size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 } // namespace
 
 void ExecutorImpl::allocate() {
-  for (const plan::Program &program : plan_.programs()) {
+  for (const plan::Program &program : target_.programs()) {
     if (program.arena_bytes() > arenaBytes_) {
       arenaBytes_ = program.arena_bytes();
       arenaWorkspace_ = program.arena_workspace_bytes();
@@ -47,10 +47,10 @@ void ExecutorImpl::allocate() {
     exchangeBuffer_ = static_cast<std::byte *>(device_.allocate(exchangeBytes_));
     rankScales_ = static_cast<float *>(device_.allocate(size_t{comm_.size()} * state_.tables.parameters * sizeof(float)));
   }
-  if (plan_.constants_size() > 0) {
-    const auto path = loaded_.directory / "weights" / "constants.bin";
+  if (target_.constants_size() > 0) {
+    const auto path = loaded_.directory / constantsPath(target_);
     constants_ = MappedFile(path);
-    for (const plan::Constant &constant : plan_.constants())
+    for (const plan::Constant &constant : target_.constants())
       if (constant.offset() > constants_.size() || constant.bytes() > constants_.size() - constant.offset())
         failData("{}: constant {} reaches beyond the file's {} bytes; compile the plan again", path.string(), constant.name(),
             constants_.size());
@@ -72,19 +72,21 @@ static KernelEntry entryOf(const plan::Entry &entry) {
 
 void ExecutorImpl::loadKernels() {
   std::vector<KernelRef> references;
-  for (const plan::Kernel &kernel : plan_.kernels()) {
+  for (const plan::Kernel &kernel : target_.kernels()) {
     KernelRef &reference = references.emplace_back(KernelRef{kernel.symbol(), kernel.chunks(), kernel.finish(), {}});
     for (const plan::Entry &entry : kernel.entries())
       reference.entries.push_back(entryOf(entry));
   }
   std::vector<std::string> files;
   for (const plan::Part &part : plan_.parts())
-    if (part.path().starts_with("kernels/"))
+    if (part.path().starts_with("kernels/" + target_.name() + "."))
       files.push_back(std::filesystem::absolute(loaded_.directory / part.path()).string());
   device_.loadKernels(files, references);
-  for (const plan::StateClass &state : plan_.classes()) {
-    UpdateKernelRef kernel{entryOf(state.update_entry()), state.update_blocks_per_cta()};
-    kernel.entry.symbol = state.update_kernel();
+  for (int c = 0; c < plan_.classes_size(); ++c) {
+    UpdateKernelRef kernel;
+    if (c < target_.updates_size())
+      kernel = {entryOf(target_.updates(c).entry()), target_.updates(c).blocks_per_cta()};
+    kernel.entry.symbol = plan_.classes(c).update_kernel();
     updateKernels_.push_back(kernel.entry.symbol.empty() ? 0 : device_.loadUpdateKernel(kernel));
   }
 }
@@ -100,7 +102,7 @@ std::byte *ExecutorImpl::addressOf(const BoundProgram &program, const plan::Oper
   case plan::Operand::BUFFER: base = arena_ + program.program->buffers(index).offset(); break;
   case plan::Operand::INPUT: base = inputs_ + inputOffsets_[static_cast<size_t>(index)]; break;
   // On the CPU mapped read-only: a step that wrote to it would be stopped by the processor.
-  case plan::Operand::CONSTANT: base = constantData_ + plan_.constants(index).offset(); break;
+  case plan::Operand::CONSTANT: base = constantData_ + target_.constants(index).offset(); break;
   case plan::Operand::WEIGHT: {
     const ClassState &state = state_.classes[plan_.parameters(index).state_class()];
     base = inClass(state.weight, state.weightType);

@@ -12,9 +12,15 @@ std::unique_ptr<Executor> Executor::create(LoadedPlan plan, Device &device, Comm
   return std::make_unique<ExecutorImpl>(std::move(plan), device, communicator);
 }
 
+// With the target that the device runs.
+static LoadedPlan chosenFor(const Device &device, LoadedPlan loaded) {
+  loaded.chosen = device.chooseTarget(targetNames(loaded.plan));
+  return loaded;
+}
+
 ExecutorImpl::ExecutorImpl(LoadedPlan plan, Device &device, Communicator &communicator)
-    : loaded_(std::move(plan)), plan_(loaded_.plan), device_(device), comm_(communicator),
-      state_(plan_, device, communicator.rank(), communicator.size()) {
+    : loaded_(chosenFor(device, std::move(plan))), plan_(loaded_.plan), target_(loaded_.target()), device_(device),
+      comm_(communicator), state_(plan_, device, communicator.rank(), communicator.size()) {
   allocate();
 }
 

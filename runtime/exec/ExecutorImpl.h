@@ -114,6 +114,7 @@ private:
 
   LoadedPlan loaded_;
   const plan::Plan &plan_;
+  const plan::Target &target_;
   Device &device_;
   Communicator &comm_;
   State state_;

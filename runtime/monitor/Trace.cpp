@@ -29,8 +29,9 @@ Json span(unsigned rank, int number, std::string name, std::string category, dou
 
 } // namespace
 
-std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events, const std::string &device,
+std::string traceJson(const LoadedPlan &loaded, std::span<const TraceEvent> events, const std::string &device,
                       unsigned rank, unsigned ranks) {
+  const plan::Plan &plan = loaded.plan;
   Json all = Json::array();
   all.push_back(Json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank},
                      {"args", {{"name", fmt::format("rank {}: {}", rank, device)}}}});
@@ -61,7 +62,7 @@ std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events
     args = Json{{"step", shapeOf(plan, step)}, {"nodes", std::vector<std::string>(step.nodes().begin(), step.nodes().end())},
                 {"backward", step.backward()}, {"bytes", bytes}, {"flops", step.flops()}};
     if (step.has_launch())
-      args["ops"] = plan.kernels(static_cast<int>(step.launch().kernel())).cluster();
+      args["ops"] = loaded.target().kernels(static_cast<int>(step.launch().kernel())).cluster();
     if (const double seconds = event.end - event.begin; seconds > 0) {
       args["GB/s"] = static_cast<double>(bytes) / seconds / 1e9;
       args["TFLOP/s"] = static_cast<double>(step.flops()) / seconds / 1e12;

@@ -2,7 +2,7 @@
 #ifndef MSAMP_RUNTIME_MONITOR_TRACE_H
 #define MSAMP_RUNTIME_MONITOR_TRACE_H
 
-#include "runtime/plan/plan.pb.h"
+#include "runtime/plan/PlanIO.h"
 
 #include <span>
 #include <string>
@@ -18,7 +18,7 @@ struct TraceEvent {
 };
 
 // Tracks: programs, their steps, and what ran beside those; with ONNX nodes, bytes and operations. `device` names the process.
-std::string traceJson(const plan::Plan &plan, std::span<const TraceEvent> events, const std::string &device,
+std::string traceJson(const runtime::LoadedPlan &loaded, std::span<const TraceEvent> events, const std::string &device,
                       unsigned rank, unsigned ranks);
 
 // Writes it; error 74 naming the file if it cannot.

@@ -68,7 +68,7 @@ Shard shardOf(const plan::Plan &plan, int stateClass, unsigned rank, unsigned ra
 
 } // namespace
 
-RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
+RoleBytes memoryOfRank(const plan::Plan &plan, const plan::Target &target, unsigned rank, unsigned ranks) {
   Table table;
   for (int c = 0; c < plan.classes_size(); ++c) {
     const plan::StateClass &state = plan.classes(c);
@@ -104,7 +104,7 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
   table.add(Role::Padding, round64(sizeof(StepState)) - sizeof(StepState));
 
   uint64_t arena = 0, workspace = 0;
-  for (const plan::Program &program : plan.programs()) {
+  for (const plan::Program &program : target.programs()) {
     if (program.arena_bytes() > arena) {
       arena = program.arena_bytes();
       workspace = program.arena_workspace_bytes();
@@ -126,7 +126,7 @@ RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks) {
       bytes *= static_cast<uint64_t>(d);
     table.add(Role::Inputs, round64(bytes));
   }
-  for (const plan::Constant &constant : plan.constants())
+  for (const plan::Constant &constant : target.constants())
     table.bytes[static_cast<size_t>(Role::Constants)] = constant.offset() + constant.bytes();
   return table.bytes;
 }

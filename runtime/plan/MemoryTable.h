@@ -7,8 +7,8 @@
 
 namespace msamp::runtime {
 
-// What the executor allocates for `rank` of `ranks` to train; its arenas are as large as said here.
-RoleBytes memoryOfRank(const plan::Plan &plan, unsigned rank, unsigned ranks);
+// What the executor allocates for `rank` of `ranks` to train on one of the plan's targets; its arenas are as large as said here.
+RoleBytes memoryOfRank(const plan::Plan &plan, const plan::Target &target, unsigned rank, unsigned ranks);
 
 } // namespace msamp::runtime
 

@@ -2,10 +2,10 @@
 
 namespace msamp::runtime {
 
-double modelFlops(const plan::Plan &plan) {
+double modelFlops(const plan::Target &target) {
   // The eval program is the forward alone; a plan without one has it at the front of the micro-step.
   const plan::Program *forward = nullptr;
-  for (const plan::Program &program : plan.programs())
+  for (const plan::Program &program : target.programs())
     if (program.name() == "eval" || (program.name() == "micro_step" && !forward))
       forward = &program;
   double flops = 0;

@@ -10,7 +10,7 @@ namespace msamp::runtime {
 // [M, K] and [K, N] counts 2 M N K; attention its two products, of which a causal mask leaves half. What is computed again
 // in the backward is not counted, nor is pointwise work. For a GPT this is 6 N + 6 L d T a token, with N the parameters of its
 // matrices, L layers of width d, and T the length of a sequence.
-double modelFlops(const plan::Plan &plan);
+double modelFlops(const plan::Target &target);
 
 } // namespace msamp::runtime
 

@@ -18,10 +18,6 @@ public:
   void run() {
     for (const plan::Input &input : plan_.inputs())
       bytesOf(input.type(), input.shape(), fmt::format("input {}", input.name()));
-    for (const plan::Constant &constant : plan_.constants())
-      if (bytesOf(constant.type(), constant.shape(), fmt::format("constant {}", constant.name())) > constant.bytes() ||
-          constant.offset() % 64 != 0)
-        bad("constant {}: its shape needs more bytes than it has, or its offset is not a multiple of 64", constant.name());
     checkState();
     for (const plan::Site &site : plan_.sites()) {
       if (site.format() != plan::E4M3 && site.format() != plan::E5M2)
@@ -29,18 +25,35 @@ public:
       if (site.margin() > 126)
         bad("site {}: a margin of {} powers of two is beyond all scales", site.name(), site.margin());
     }
-    checkEntries();
+    if (plan_.targets_size() == 0)
+      bad("it is for no target");
     std::set<std::string> names;
-    for (const plan::Program &program : plan_.programs()) {
-      if (!names.insert(program.name()).second)
-        bad("two programs are called {}", program.name());
-      checkProgram(program);
+    for (const plan::Target &target : plan_.targets()) {
+      if (!names.insert(target.name()).second)
+        bad("two targets are called {}", target.name());
+      target_ = &target;
+      checkTarget();
     }
   }
 
 private:
   template <class... Args> [[noreturn]] void bad(fmt::format_string<Args...> format, Args &&...args) {
-    failData("{}: {}", file_, fmt::format(format, std::forward<Args>(args)...));
+    const std::string what = fmt::format(format, std::forward<Args>(args)...);
+    failData("{}: {}{}", file_, target_ ? fmt::format("target {}: ", target_->name()) : "", what);
+  }
+
+  void checkTarget() {
+    for (const plan::Constant &constant : target_->constants())
+      if (bytesOf(constant.type(), constant.shape(), fmt::format("constant {}", constant.name())) > constant.bytes() ||
+          constant.offset() % 64 != 0)
+        bad("constant {}: its shape needs more bytes than it has, or its offset is not a multiple of 64", constant.name());
+    checkEntries();
+    std::set<std::string> names;
+    for (const plan::Program &program : target_->programs()) {
+      if (!names.insert(program.name()).second)
+        bad("two programs are called {}", program.name());
+      checkProgram(program);
+    }
   }
 
   template <class Shape> uint64_t bytesOf(plan::Type type, const Shape &shape, const std::string &what) {
@@ -64,18 +77,22 @@ private:
           entry.symbol(), entry.grid_x(), entry.grid_y(), entry.block(), entry.shared_bytes());
   }
   void checkEntries() {
-    const bool gpu = plan_.target().starts_with("sm_");
-    for (const plan::Kernel &kernel : plan_.kernels()) {
+    const bool gpu = target_->name().starts_with("sm_");
+    for (const plan::Kernel &kernel : target_->kernels()) {
       if (gpu != (kernel.entries_size() > 0))
-        bad("kernel {}: has {} entry points in a plan for {}", kernel.symbol(), kernel.entries_size(), plan_.target());
+        bad("kernel {}: has {} entry points, which this target does not take", kernel.symbol(), kernel.entries_size());
       for (const plan::Entry &entry : kernel.entries())
         checkEntry(entry, fmt::format("kernel {}", kernel.symbol()), true);
     }
-    for (const plan::StateClass &state : plan_.classes()) {
-      if (!gpu || state.update_kernel().empty())
+    if (target_->updates_size() != (gpu ? plan_.classes_size() : 0))
+      bad("has {} launches of updates for {} state classes", target_->updates_size(), plan_.classes_size());
+    for (int c = 0; c < target_->updates_size(); ++c) {
+      const plan::StateClass &state = plan_.classes(c);
+      const plan::UpdateLaunch &update = target_->updates(c);
+      if (state.update_kernel().empty())
         continue;
-      checkEntry(state.update_entry(), fmt::format("state class {}", state.name()), false);
-      if (state.update_blocks_per_cta() == 0)
+      checkEntry(update.entry(), fmt::format("state class {}", state.name()), false);
+      if (update.blocks_per_cta() == 0)
         bad("state class {}: its update takes no blocks", state.name());
     }
   }
@@ -183,7 +200,7 @@ private:
     if (step.has_workspace())
       checkOperand(program, step.workspace(), where + ", workspace");
     switch (step.kind_case()) {
-    case plan::Step::kLaunch: checkIndex(where, step.launch().kernel(), plan_.kernels_size()); break;
+    case plan::Step::kLaunch: checkIndex(where, step.launch().kernel(), target_->kernels_size()); break;
     case plan::Step::kMatmul: {
       const plan::MatMul &matmul = step.matmul();
       int inputs = (matmul.scaled() ? 4 : 2) + matmul.has_addend() + matmul.has_bias() + matmul.quantised();
@@ -262,7 +279,7 @@ private:
     case plan::Operand::INPUT:
       checkIndex(where, index, plan_.inputs_size());
       return bytesOf(plan_.inputs(index).type(), plan_.inputs(index).shape(), where);
-    case plan::Operand::CONSTANT: checkIndex(where, index, plan_.constants_size()); return plan_.constants(index).bytes();
+    case plan::Operand::CONSTANT: checkIndex(where, index, target_->constants_size()); return target_->constants(index).bytes();
     case plan::Operand::WEIGHT: return stored(plan_.classes(parameter().state_class()).weight());
     case plan::Operand::GRAD:
       if (!parameter().trained())
@@ -276,6 +293,7 @@ private:
   }
 
   const plan::Plan &plan_;
+  const plan::Target *target_ = nullptr; // the one that is being checked
   const std::string &file_;
 };
 

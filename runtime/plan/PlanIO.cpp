@@ -42,11 +42,20 @@ void checkPartPath(const std::string &file, const std::string &path) {
 } // namespace
 
 const plan::Program *LoadedPlan::program(const std::string &name) const {
-  for (const plan::Program &program : plan.programs())
+  for (const plan::Program &program : target().programs())
     if (program.name() == name)
       return &program;
   return nullptr;
 }
+
+std::vector<std::string> targetNames(const plan::Plan &plan) {
+  std::vector<std::string> names;
+  for (const plan::Target &target : plan.targets())
+    names.push_back(target.name());
+  return names;
+}
+
+std::string constantsPath(const plan::Target &target) { return fmt::format("weights/constants.{}.bin", target.name()); }
 
 std::string sha256OfFile(const std::filesystem::path &path) {
   MappedFile file(path);

@@ -5,19 +5,22 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/plan/plan.pb.h"
 
 namespace msamp::runtime {
 
 // The schema that this program reads and writes. Another major is refused; a newer minor of the same major is read.
-inline constexpr uint32_t planMajor = 1, planMinor = 0;
+inline constexpr uint32_t planMajor = 2, planMinor = 0;
 
 struct LoadedPlan {
   std::filesystem::path directory;
   plan::Plan plan;
+  size_t chosen = 0; // of plan.targets: the one that is run
 
-  // Null if there is none.
+  const plan::Target &target() const { return plan.targets(static_cast<int>(chosen)); }
+  // Of the chosen target. Null if there is none.
   const plan::Program *program(const std::string &name) const;
 };
 
@@ -34,6 +37,12 @@ void savePlan(const std::filesystem::path &directory, plan::Plan plan);
 
 // Appends DIRECTORY/PATH (relative) to the plan's parts with its size and SHA-256.
 void addPart(plan::Plan &plan, const std::filesystem::path &directory, const std::string &path);
+
+// The names of a plan's targets, in order.
+std::vector<std::string> targetNames(const plan::Plan &plan);
+
+// Where the constants of a target are, in the plan's folder.
+std::string constantsPath(const plan::Target &target);
 
 // Hexadecimal SHA-256 of a file's contents; error 74 if it cannot be read.
 std::string sha256OfFile(const std::filesystem::path &path);

@@ -132,7 +132,7 @@ static void addGradients(Executor &executor, const SafetensorsReader &reference,
 bool check(Executor &executor, const CheckOptions &options) {
   const plan::Plan &plan = executor.plan().plan;
   auto reference = std::make_shared<SafetensorsReader>(options.reference);
-  Tolerances bounds = tolerancesOf(plan);
+  Tolerances bounds = tolerancesOf(plan, executor.plan().target());
   if (options.rtol)
     bounds = {*options.rtol, *options.rtol, *options.rtol, "--rtol"};
 
@@ -155,7 +155,7 @@ bool check(Executor &executor, const CheckOptions &options) {
       continue;
     std::vector<float> expected = reference->readFloats(name);
     bool present = false;
-    for (const plan::Program &program : plan.programs())
+    for (const plan::Program &program : executor.plan().target().programs())
       for (const plan::Output &output : program.outputs())
         present |= program.name() == "eval" && output.name() == name.substr(4);
     Row row{name, std::numeric_limits<double>::infinity(), normOf(expected), bounds.outputs, ""};

@@ -17,9 +17,9 @@ struct Roundings {
 };
 } // namespace
 
-static Roundings countRoundings(const plan::Plan &plan, const std::string &program) {
+static Roundings countRoundings(const plan::Target &target, const std::string &program) {
   Roundings count;
-  for (const plan::Program &candidate : plan.programs()) {
+  for (const plan::Program &candidate : target.programs()) {
     if (candidate.name() != program)
       continue;
     for (const plan::Step &step : candidate.steps()) {
@@ -30,20 +30,20 @@ static Roundings countRoundings(const plan::Plan &plan, const std::string &progr
       bool narrow = rounds;
       for (const plan::Operand &output : step.outputs())
         narrow |= output.type() == plan::E4M3;
-      if (narrow && step.has_launch() && static_cast<int>(step.launch().kernel()) < plan.kernels_size())
+      if (narrow && step.has_launch() && static_cast<int>(step.launch().kernel()) < target.kernels_size())
         count.kinks |=
-            plan.kernels(static_cast<int>(step.launch().kernel())).cluster().find("maximumf") != std::string::npos;
+            target.kernels(static_cast<int>(step.launch().kernel())).cluster().find("maximumf") != std::string::npos;
       count.fp8 += step.has_matmul() && step.matmul().scaled();
     }
   }
   return count;
 }
 
-Tolerances tolerancesOf(const plan::Plan &plan) {
+Tolerances tolerancesOf(const plan::Plan &plan, const plan::Target &target) {
   if (plan.level() == "fp32")
     return {1e-5, 1e-4, 1e-4, "fp32"};
   constexpr double bf16 = 0x1p-8 * 0x1p-8 / 6, e4m3 = 0x1p-4 * 0x1p-4 / 6, e5m2 = 0x1p-3 * 0x1p-3 / 6; // mean squares
-  Roundings forward = countRoundings(plan, "eval");
+  Roundings forward = countRoundings(target, "eval");
   // Forward: both operands of an FP8 GEMM are E4M3. Backward, on the way to the first layer: as many GEMMs again, of an
   // E5M2 gradient and an E4M3 weight; a weight gradient is stored rounded once more.
   double there = forward.bf16 * bf16 + forward.fp8 * 2 * e4m3;

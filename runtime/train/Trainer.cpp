@@ -49,7 +49,7 @@ static void keepTrace(Executor &executor, const std::string &path) {
   for (const StepTime &time : executor.takeProfile())
     events.push_back({time.program, time.step, time.begin, time.end, time.beside});
   Communicator &communicator = executor.communicator();
-  monitor::writeTrace(path, monitor::traceJson(executor.plan().plan, events, executor.device().description(),
+  monitor::writeTrace(path, monitor::traceJson(executor.plan(), events, executor.device().description(),
                                                communicator.rank(), communicator.size()));
 }
 

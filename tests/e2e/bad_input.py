@@ -106,7 +106,7 @@ case("unsupported operators of ONNX", msampc(put("hard.onnx", unsupported), *MSE
 # --- flags of msampc
 for flags in (["--level", "O4"], ["--level"], ["--recipe", "blocky"], ["--optimizer", "lion"], ["--loss", "hinge"], ["--init", "normal:x"],
               ["--init", "normal:-1"], ["--accumulate", "0"], ["--accumulate", "many"], ["--recompute", "some"], ["--zero", "7"],
-              ["--memory=0"], ["--memory=x"], ["--freeze", "("], ["--no-such-flag"], ["--target", "tpu"]):
+              ["--memory=0"], ["--memory=x"], ["--freeze", "("], ["--no-such-flag"], ["--target", "tpu"], ["--target", "cpu,cpu"], ["--target", ""]):
     case("msampc " + " ".join(flags), msampc(GPT_FILE, *BOUND, *flags), 64, [flags[0].split("=")[0].lstrip("-")])
 case("msampc without a model", ["msampc", "-o", "plan"], 64, [])
 case("a loss on an output that is not there", msampc(GPT_FILE, *BOUND, "--loss", "output:nope"), (64, 65), ["nope"])
@@ -191,11 +191,14 @@ damaged = t.work / "damaged"
 
 
 # --- targets and devices
-case("a target that is none", msampc(GPT_FILE, *BOUND, "--target", "sm_75"), 64, ["sm_75", "sm_90a"])
+case("a target that is none", msampc(GPT_FILE, *BOUND, "--target", "cpu,sm_75"), 64, ["sm_75", "sm_90a"])
+case("a target twice", msampc(GPT_FILE, *BOUND, "--target", "sm_80,sm_80"), 64, ["sm_80 twice", "sm_90a"])
 gpu_plan = t.work / "gpu_plan"
-subprocess.run([t.bin / "msampc", GPT_FILE, "-o", gpu_plan, *BOUND, "--init", "normal:0.02", "--target", "sm_90a"], check=True,
+subprocess.run([t.bin / "msampc", GPT_FILE, "-o", gpu_plan, *BOUND, "--init", "normal:0.02", "--target", "sm_90a,sm_100a"], check=True,
                capture_output=True)
-case("a GPU's plan on a CPU", run("--steps", 1, "--data", t.corpus(), plan=gpu_plan), 65, [r"sm_90a", "--target cpu", "--device cuda"])
+case("a GPU's plan on a CPU", run("--steps", 1, "--data", t.corpus(), plan=gpu_plan), 65,
+     ["for sm_90a, sm_100a", "--target sm_90a,sm_100a,cpu", "--device cuda"])
+case("msamp-inspect of a target that is not there", ["msamp-inspect", gpu_plan, "--target", "sm_80"], 64, ["sm_80", "sm_90a, sm_100a"])
 module = t.bin.parent / "lib" / "msamp_device_cuda.so"
 try:
     ctypes.CDLL("libcuda.so.1")
@@ -207,7 +210,7 @@ if not module.exists():
 elif not driver:
     case("no driver", run("--steps", 1, "--data", t.corpus(), "--device", "cuda", plan=gpu_plan), 75, [r"libcuda\.so\.1", "--device cpu"])
 else:
-    case("a CPU's plan on a GPU", run("--steps", 1, "--data", t.corpus(), "--device", "cuda"), 65, ["--target sm_"])
+    case("a CPU's plan on a GPU", run("--steps", 1, "--data", t.corpus(), "--device", "cuda"), 65, ["--target cpu,sm_"])
 
 
 def damage(file, content):

@@ -36,6 +36,13 @@ t.expect((same == first).all(), "NAME=FILE with tokens feeds the labels too")
 other = common.losses(t.train(plan, "seed", "--steps", 6, "--lr", "1e-3", "--seed", 4, *again))
 t.expect((other != first).all(), "another seed gives other weights and windows")
 
+# A plan for more targets trains on the CPU as one for it alone.
+both = t.work / "both"
+t.run("msampc", common.MODELS / "gpt_bytes.onnx", "-o", both, "--dim", "batch=16", "--dim", "seq=128", "--init", "normal:0.02",
+      "--level", "fp32", "--target", "sm_80,cpu")
+same = common.losses(t.train(both, "both.log", *base, *again))
+t.expect((same == first).all(), "of several targets the one that fits runs, to the same losses")
+
 # Arrays by input name. One sample only: every row of every batch is that one, whatever the seed says.
 ids = text[:128][None].astype(np.int64)
 labels = text[1:129][None].astype(np.int64)

@@ -13,7 +13,7 @@ struct Context {
   const runtime::LoadedPlan &loaded;
   Gpu &gpu;
   void *module;       // the plan's kernels on the device
-  void *reference;    // kernels/reference.so
+  void *reference;    // kernels/TARGET.reference.so
   std::string filter; // of kernels' symbols; empty: all
 
   // A function of the reference, for this processor where there is a variant; null if there is none.

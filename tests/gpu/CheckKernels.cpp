@@ -157,8 +157,8 @@ private:
       const plan::Operand &operand = *a.operand;
       switch (operand.kind()) {
       case plan::Operand::CONSTANT: {
-        runtime::MappedFile file((context.loaded.directory / "weights/constants.bin").string());
-        const plan::Constant &constant = plan.constants(static_cast<int>(operand.index()));
+        runtime::MappedFile file((context.loaded.directory / runtime::constantsPath(context.loaded.target())).string());
+        const plan::Constant &constant = context.loaded.target().constants(static_cast<int>(operand.index()));
         std::memcpy(data, file.bytes().data() + constant.offset() + operand.offset_bytes(), a.bytes);
         continue;
       }
@@ -190,7 +190,7 @@ private:
     auto chunks = reinterpret_cast<Chunks>(context.function(kernel.symbol()));
     auto finish = kernel.finish() ? reinterpret_cast<Finish>(context.function(kernel.symbol() + "_finish")) : nullptr;
     if (!chunks || (kernel.finish() && !finish))
-      runtime::failData("kernels/reference.so has no {}", kernel.symbol());
+      runtime::failData("kernels/{}.reference.so has no {}", context.loaded.target().name(), kernel.symbol());
     expected = host;
     std::vector<uint8_t> workspace(kernel.reference_workspace_bytes() + 64, poison);
     std::vector<void *> args;
@@ -265,22 +265,22 @@ double copyBandwidth(Gpu &gpu, Address arena, size_t arenaBytes, uint64_t bytes)
 }
 
 void checkKernels(const Context &context, Progress &progress) {
-  const plan::Plan &plan = context.loaded.plan;
+  const plan::Target &target = context.loaded.target();
   std::map<unsigned, const plan::Step *> steps; // the first launch of each kernel
-  for (const plan::Program &program : plan.programs())
+  for (const plan::Program &program : target.programs())
     for (const plan::Step &step : program.steps())
       if (step.has_launch())
         steps.emplace(step.launch().kernel(), &step);
   size_t arenaBytes = 0;
   for (const auto &[index, step] : steps)
-    if (context.wanted(plan.kernels(static_cast<int>(index)).symbol()))
+    if (context.wanted(target.kernels(static_cast<int>(index)).symbol()))
       arenaBytes =
-          std::max(arenaBytes, KernelCheck(context, plan.kernels(static_cast<int>(index)), *step).arenaBytes());
+          std::max(arenaBytes, KernelCheck(context, target.kernels(static_cast<int>(index)), *step).arenaBytes());
   if (arenaBytes == 0)
     return;
   Address arena = context.gpu.allocate(arenaBytes);
   for (const auto &[index, step] : steps) {
-    const plan::Kernel &kernel = plan.kernels(static_cast<int>(index));
+    const plan::Kernel &kernel = target.kernels(static_cast<int>(index));
     if (!progress.begin() || !context.wanted(kernel.symbol()))
       continue;
     try {

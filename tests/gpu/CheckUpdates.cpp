@@ -130,8 +130,9 @@ struct State {
 
 class UpdateCheck {
 public:
-  UpdateCheck(const Context &context, const plan::StateClass &c) : context(context), c(c) {
-    const plan::Entry &entry = c.update_entry();
+  UpdateCheck(const Context &context, const plan::StateClass &c, const plan::UpdateLaunch &update)
+      : context(context), c(c), update(update) {
+    const plan::Entry &entry = update.entry();
     launch = {context.gpu.function(context.module, entry.symbol()), 0, 1, entry.block(), entry.shared_bytes()};
     context.gpu.prepare(launch);
   }
@@ -203,7 +204,7 @@ private:
   }
 
   void start(const std::vector<Address> &args, int64_t blocks) {
-    const int64_t atOnce = c.update_blocks_per_cta();
+    const int64_t atOnce = update.blocks_per_cta();
     launch.gridX = static_cast<unsigned>((blocks + atOnce - 1) / atOnce);
     context.gpu.launch(launch, args);
   }
@@ -213,7 +214,7 @@ private:
     using Chunks = void (*)(void *const *, int64_t, int64_t);
     auto update = reinterpret_cast<Chunks>(context.function(c.update_kernel()));
     if (!update)
-      runtime::failData("kernels/reference.so has no {}", c.update_kernel());
+      runtime::failData("kernels/{}.reference.so has no {}", context.loaded.target().name(), c.update_kernel());
     std::vector<float> grad = gradPerBlock ? s.gradBlockScale : s.perBlock(s.gradScale), blockAmax(s.owner.size());
     std::vector<float> oldWeight = s.perBlock(s.oldWeightScale), newWeight = s.perBlock(s.newWeightScale),
                        oldMaster = s.perBlock(s.oldMasterScale), newMaster = s.perBlock(s.newMasterScale);
@@ -302,6 +303,7 @@ private:
 
   const Context &context;
   const plan::StateClass &c;
+  const plan::UpdateLaunch &update;
   Launch launch;
   std::vector<Address> owned;
 };
@@ -309,11 +311,13 @@ private:
 } // namespace
 
 void checkUpdates(const Context &context, Progress &progress) {
-  for (const plan::StateClass &c : context.loaded.plan.classes()) {
+  const runtime::LoadedPlan &loaded = context.loaded;
+  for (int i = 0; i < loaded.plan.classes_size(); ++i) {
+    const plan::StateClass &c = loaded.plan.classes(i);
     if (c.update_kernel().empty() || !progress.begin() || !context.wanted(c.update_kernel()))
       continue;
     try {
-      progress.finish(UpdateCheck(context, c).run());
+      progress.finish(UpdateCheck(context, c, loaded.target().updates(i)).run());
     } catch (const GpuError &e) {
       progress.finish(false);
       std::cout << fmt::format("{} WRONG {}\n", c.update_kernel(), e.what()) << std::flush;

@@ -3,6 +3,7 @@
 // reaches.
 #include "runtime/core/Error.h"
 #include "runtime/core/MappedFile.h"
+#include "runtime/device/Targets.h"
 #include "tests/gpu/Check.h"
 
 #include <cstdlib>
@@ -33,20 +34,25 @@ int check(int argc, char **argv) {
   if (argc < 2 || argc > 3)
     runtime::failUsage("usage: msamp-kernel-check PLAN [SYMBOL]");
   runtime::LoadedPlan loaded = runtime::loadPlan(argv[1]);
-  const std::string &target = loaded.plan.target();
-  const auto kernels = loaded.directory / "kernels";
-  if (!std::filesystem::exists(kernels / "reference.so"))
-    runtime::failData("{} has no kernels/reference.so: compile it with msampc --target sm_90a --reference-kernels",
-                      argv[1]);
-  void *reference = dlopen((kernels / "reference.so").c_str(), RTLD_NOW);
-  if (!reference)
-    runtime::failData("{}", dlerror());
   Progress progress;
   if (const char *state = std::getenv(resume))
     if (std::sscanf(state, "%d %d %d", &progress.skip, &progress.checked, &progress.wrong) != 3)
       runtime::failUsage("{} is not what this program sets", resume);
   try {
     Gpu gpu;
+    const std::vector<std::string> targets = runtime::targetNames(loaded.plan);
+    const std::optional<size_t> chosen = runtime::targetForGpu(targets, gpu.capability());
+    if (!chosen)
+      runtime::failData("{} is for {}, and {} has compute capability {}.{}", argv[1], fmt::join(targets, ", "), gpu.name(),
+                        gpu.capability() / 10, gpu.capability() % 10);
+    loaded.chosen = *chosen;
+    const std::string &target = loaded.target().name();
+    const auto kernels = loaded.directory / "kernels", cpu = kernels / (target + ".reference.so");
+    if (!std::filesystem::exists(cpu))
+      runtime::failData("{} does not exist: compile the plan with msampc --reference-kernels", cpu.string());
+    void *reference = dlopen(cpu.c_str(), RTLD_NOW);
+    if (!reference)
+      runtime::failData("{}", dlerror());
     const auto cubin = kernels / (target + ".cubin");
     const bool assembled = std::filesystem::exists(cubin);
     if (progress.skip == 0)

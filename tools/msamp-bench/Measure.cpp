@@ -42,7 +42,7 @@ Memory memoryOf(Executor &executor, uint64_t residentBefore) {
   DeviceMemory used = executor.device().memory();
   if (used.peak == 0)
     used.peak = statusBytes("VmHWM") - std::min(statusBytes("VmHWM"), residentBefore);
-  const RoleBytes roles = memoryOfRank(executor.plan().plan, communicator.rank(), communicator.size());
+  const RoleBytes roles = memoryOfRank(executor.plan().plan, executor.plan().target(), communicator.rank(), communicator.size());
   Memory memory;
   memory.peak = largestOfRanks(communicator, used.peak);
   memory.predicted = largestOfRanks(communicator, std::accumulate(roles.begin(), roles.end(), uint64_t{0}));
@@ -52,7 +52,8 @@ Memory memoryOf(Executor &executor, uint64_t residentBefore) {
 }
 
 // The profile of one training step, like steps together, in the order of the first of them.
-std::vector<KernelTime> sumUp(const plan::Plan &plan, const std::vector<StepTime> &profile, unsigned ranks) {
+std::vector<KernelTime> sumUp(const LoadedPlan &loaded, const std::vector<StepTime> &profile, unsigned ranks) {
+  const plan::Plan &plan = loaded.plan;
   std::vector<KernelTime> kernels;
   std::map<std::string, size_t> known;
   for (const StepTime &time : profile) {
@@ -67,7 +68,7 @@ std::vector<KernelTime> sumUp(const plan::Plan &plan, const std::vector<StepTime
       kernel.beside = time.beside;
       kernel.bytes = bytesOf(plan, step, ranks);
       kernel.flops = step.flops();
-      kernel.what = step.has_launch() ? plan.kernels(static_cast<int>(step.launch().kernel())).cluster()
+      kernel.what = step.has_launch() ? loaded.target().kernels(static_cast<int>(step.launch().kernel())).cluster()
                     : step.nodes_size() > 0 ? step.nodes(0) + (step.backward() ? " (backward)" : "") : "";
     }
     kernels[at->second].count += 1;
@@ -88,7 +89,7 @@ Measurement measure(Executor &executor, const data::Loader &loader, const Option
   Communicator &communicator = executor.communicator();
   const plan::Plan &plan = executor.plan().plan;
   result.tokens = train::tokensPerStep(executor, loader, communicator.size());
-  result.flops = modelFlops(plan) * std::max(1u, plan.accumulate()) * communicator.size();
+  result.flops = modelFlops(executor.plan().target()) * std::max(1u, plan.accumulate()) * communicator.size();
   // Initial weights are drawn in FP32: that is not part of the training's peak.
   std::ofstream("/proc/self/clear_refs") << "5";
 
@@ -116,7 +117,7 @@ Measurement measure(Executor &executor, const data::Loader &loader, const Option
     executor.setProfiling(true);
     makeStep();
     if (i > 0)
-      profiles.push_back(sumUp(plan, executor.takeProfile(), communicator.size()));
+      profiles.push_back(sumUp(executor.plan(), executor.takeProfile(), communicator.size()));
   }
   executor.setProfiling(false);
   result.losses = losses;

@@ -112,7 +112,7 @@ Json report(Executor &executor, const std::string &device, const Options &option
   all["level"] = plan.level();
   all["recipe"] = plan.recipe();
   all["optimizer"] = plan.optimizer();
-  all["target"] = plan.target();
+  all["target"] = executor.plan().target().name();
   all["device"] = device;
   all["ranks"] = ranks;
   all["accumulate"] = std::max(1u, plan.accumulate());

@@ -39,7 +39,7 @@ Json header(const LoadedPlan &loaded) {
   h["level"] = plan.level();
   h["recipe"] = plan.recipe();
   h["optimizer"] = plan.optimizer();
-  h["target"] = plan.target();
+  h["targets"] = targetNames(plan);
   h["loss"] = plan.loss();
   h["accumulate"] = plan.accumulate();
   h["zero"] = plan.zero();
@@ -97,7 +97,12 @@ Json parameters(const plan::Plan &plan) {
       entry["twins"].push_back(Json{{"name", twin.name()}, {"transposed", twin.transposed()}});
     list.push_back(entry);
   }
-  for (const plan::Constant &constant : plan.constants())
+  return list;
+}
+
+Json constants(const plan::Target &target) {
+  Json list = Json::array();
+  for (const plan::Constant &constant : target.constants())
     list.push_back(Json{{"name", constant.name()},
                         {"kind", "constant"},
                         {"shape", shapeOf(constant.shape())},
@@ -129,12 +134,12 @@ Json sites(const plan::Plan &plan) {
   return list;
 }
 
-Json memory(const plan::Plan &plan, unsigned ranks) {
+Json memory(const plan::Plan &plan, const plan::Target &target, unsigned ranks) {
   constexpr const char *names[roleCount] = {"weights", "master",      "gradients", "moments",   "scales",
                                             "padding", "activations", "workspace", "constants", "inputs"};
   Json list = Json::array();
   for (unsigned rank = 0; rank < ranks; ++rank) {
-    const RoleBytes bytes = memoryOfRank(plan, rank, ranks);
+    const RoleBytes bytes = memoryOfRank(plan, target, rank, ranks);
     Json entry;
     uint64_t total = 0;
     for (size_t role = 0; role < roleCount; ++role) {
@@ -147,7 +152,7 @@ Json memory(const plan::Plan &plan, unsigned ranks) {
   return list;
 }
 
-Json operand(const plan::Plan &plan, const plan::Program &program, const plan::Operand &from) {
+Json operand(const plan::Plan &plan, const plan::Target &target, const plan::Program &program, const plan::Operand &from) {
   Json entry{{"kind", lower(plan::Operand::Kind_Name(from.kind()))}};
   const int index = static_cast<int>(from.index());
   switch (from.kind()) {
@@ -158,7 +163,7 @@ Json operand(const plan::Plan &plan, const plan::Program &program, const plan::O
     entry["name"] = plan.inputs(index).name();
     break;
   case plan::Operand::CONSTANT:
-    entry["name"] = plan.constants(index).name();
+    entry["name"] = target.constants(index).name();
     break;
   case plan::Operand::SITE_SCALE:
     entry["name"] = plan.sites(index).name();
@@ -190,22 +195,22 @@ std::string kindOf(const plan::Step &step) {
   return field ? std::string(field->name()) : "unknown";
 }
 
-Json step(const plan::Plan &plan, const plan::Program &program, const plan::Step &from) {
-  Json entry{{"kind", kindOf(from)}, {"name", from.name()}, {"device", plan.target()}};
+Json step(const plan::Plan &plan, const plan::Target &target, const plan::Program &program, const plan::Step &from) {
+  Json entry{{"kind", kindOf(from)}, {"name", from.name()}, {"device", target.name()}};
   if (from.when() == plan::Step::FIRST)
     entry["when"] = "first";
   if (from.has_launch()) {
-    const plan::Kernel &kernel = plan.kernels(static_cast<int>(from.launch().kernel()));
+    const plan::Kernel &kernel = target.kernels(static_cast<int>(from.launch().kernel()));
     entry["cluster"] = kernel.cluster();
     entry["chunks"] = kernel.chunks();
     for (const plan::Entry &e : kernel.entries())
       entry["entries"].push_back(entryPoint(e));
   }
   if (from.has_update()) {
-    const plan::StateClass &state = plan.classes(static_cast<int>(from.update().state_class()));
-    if (state.has_update_entry()) {
-      entry["entries"].push_back(entryPoint(state.update_entry()));
-      entry["blocks_per_cta"] = state.update_blocks_per_cta();
+    const int index = static_cast<int>(from.update().state_class());
+    if (index < target.updates_size()) {
+      entry["entries"].push_back(entryPoint(target.updates(index).entry()));
+      entry["blocks_per_cta"] = target.updates(index).blocks_per_cta();
     }
   }
   if (from.has_matmul())
@@ -216,10 +221,10 @@ Json step(const plan::Plan &plan, const plan::Program &program, const plan::Step
     entry["sites"].push_back(plan.sites(static_cast<int>(index)).name());
   entry["inputs"] = Json::array();
   for (const plan::Operand &input : from.inputs())
-    entry["inputs"].push_back(operand(plan, program, input));
+    entry["inputs"].push_back(operand(plan, target, program, input));
   entry["outputs"] = Json::array();
   for (const plan::Operand &output : from.outputs())
-    entry["outputs"].push_back(operand(plan, program, output));
+    entry["outputs"].push_back(operand(plan, target, program, output));
   entry["bytes"] = from.bytes();
   entry["flops"] = from.flops();
   entry["backward"] = from.backward();
@@ -229,9 +234,9 @@ Json step(const plan::Plan &plan, const plan::Program &program, const plan::Step
   return entry;
 }
 
-Json programs(const plan::Plan &plan) {
+Json programs(const plan::Plan &plan, const plan::Target &target) {
   Json list = Json::array();
-  for (const plan::Program &program : plan.programs()) {
+  for (const plan::Program &program : target.programs()) {
     Json entry{{"name", program.name()},
                {"arena_bytes", program.arena_bytes()},
                {"workspace_bytes", program.arena_workspace_bytes()}};
@@ -257,7 +262,7 @@ Json programs(const plan::Plan &plan) {
                                       {"steps", Json::array({buffer.first_step(), buffer.last_step()})}});
     entry["steps"] = Json::array();
     for (const plan::Step &s : program.steps())
-      entry["steps"].push_back(step(plan, program, s));
+      entry["steps"].push_back(step(plan, target, program, s));
     list.push_back(entry);
   }
   return list;
@@ -273,8 +278,12 @@ Json describe(const LoadedPlan &loaded, unsigned ranks) {
   d["parameters"] = parameters(plan);
   d["buckets"] = buckets(plan);
   d["sites"] = sites(plan);
-  d["memory"] = memory(plan, ranks);
-  d["programs"] = programs(plan);
+  d["targets"] = Json::array();
+  for (const plan::Target &target : plan.targets())
+    d["targets"].push_back(Json{{"name", target.name()},
+                                {"constants", constants(target)},
+                                {"memory", memory(plan, target, ranks)},
+                                {"programs", programs(plan, target)}});
   d["parts"] = Json::array();
   for (const plan::Part &part : plan.parts())
     d["parts"].push_back(Json{{"path", part.path()}, {"bytes", part.bytes()}, {"sha256", part.sha256()}});

@@ -1,4 +1,4 @@
-// The description for people: a section each for header, parameters, memory and programs.
+// The description for people: a section each for header and parameters, and for memory and programs of each target.
 #include <algorithm>
 
 #include "runtime/core/Error.h"
@@ -124,25 +124,38 @@ void printPrograms(const Json &programs, std::ostream &out) {
 
 } // namespace
 
+static void printTarget(const Json &target, std::ostream &out) {
+  out << fmt::format("\ntarget {}\n", target["name"].get<std::string>());
+  printParameters(target["constants"], out);
+  out << "\nmemory in bytes, a column a rank\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const auto &[role, bytes] : target["memory"][0].items()) {
+    rows.push_back({role});
+    for (const Json &rank : target["memory"])
+      rows.back().push_back(rank[role].dump());
+  }
+  printTable(rows, out);
+  printPrograms(target["programs"], out);
+}
+
+static std::string headerText(const Json &value) {
+  if (value.is_array())
+    return fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), ", "));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 void printText(const Json &d, std::ostream &out) {
   for (const auto &[key, value] : d["header"].items())
-    out << fmt::format("{:<24}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    out << fmt::format("{:<24}{}\n", key, headerText(value));
   for (const Json &input : d["inputs"]) {
     out << fmt::format("{:<24}{} {}[{}]", input.contains("labels") ? "labels" : "input",
                        input["name"].get<std::string>(), input["type"].get<std::string>(), shapeText(input["shape"]));
     out << (input.contains("below") ? fmt::format(" below {}\n", input["below"].get<int64_t>()) : "\n");
   }
   printParameters(d["parameters"], out);
-  out << fmt::format("\n{} gradient buckets, {} scale sites\n\nmemory in bytes, a column a rank\n", d["buckets"].size(),
-                     d["sites"].size());
-  std::vector<std::vector<std::string>> rows;
-  for (const auto &[role, bytes] : d["memory"][0].items()) {
-    rows.push_back({role});
-    for (const Json &rank : d["memory"])
-      rows.back().push_back(rank[role].dump());
-  }
-  printTable(rows, out);
-  printPrograms(d["programs"], out);
+  out << fmt::format("\n{} gradient buckets, {} scale sites\n", d["buckets"].size(), d["sites"].size());
+  for (const Json &target : d["targets"])
+    printTarget(target, out);
 }
 
 } // namespace msamp::inspect

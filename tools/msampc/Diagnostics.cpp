@@ -40,13 +40,15 @@ StringRef severityName(DiagnosticSeverity severity) {
   }
 }
 
-// `passed precision: node 'x': message`.
+// `passed precision: node 'x': message`, or `passed fuse sm_90a: ..`.
 class RemarkPrinter : public remark::detail::MLIRRemarkStreamerBase {
 public:
-  RemarkPrinter(std::unique_ptr<llvm::raw_fd_ostream> file, bool &broken) : out(std::move(file)), broken(broken) {}
+  RemarkPrinter(std::unique_ptr<llvm::raw_fd_ostream> file, const std::string &about, bool &broken)
+      : out(std::move(file)), about(about), broken(broken) {}
   void streamOptimizationRemark(const remark::detail::Remark &remark) override {
     StringRef kind = remark.getRemarkTypeString();
-    *out << kind << " " << remark.getCombinedCategoryName() << ": " << placeOf(remark.getLocation());
+    *out << kind << " " << remark.getCombinedCategoryName() << (about.empty() ? "" : " ") << about << ": "
+         << placeOf(remark.getLocation());
     bool first = true;
     for (const auto &arg : remark.getArgs()) {
       bool text = arg.key == "String" || arg.key == "Remark" || arg.key == "Reason";
@@ -64,6 +66,7 @@ public:
 
 private:
   std::unique_ptr<llvm::raw_fd_ostream> out;
+  const std::string &about;
   bool &broken;
 };
 } // namespace
@@ -78,7 +81,7 @@ DiagnosticPrinter::DiagnosticPrinter(MLIRContext &context)
         return success();
       }) {}
 
-bool enableRemarks(MLIRContext &context, const std::string &path, bool &broken) {
+bool enableRemarks(MLIRContext &context, const std::string &path, const std::string &about, bool &broken) {
   std::error_code error;
   auto file = std::make_unique<llvm::raw_fd_ostream>(path, error);
   if (error) {
@@ -88,7 +91,7 @@ bool enableRemarks(MLIRContext &context, const std::string &path, bool &broken) 
   remark::RemarkCategories all;
   // Each kind has to be asked for: `all` only widens those that are.
   all.all = all.passed = all.missed = all.analysis = all.failed = ".*";
-  return succeeded(remark::enableOptimizationRemarks(context, std::make_unique<RemarkPrinter>(std::move(file), broken),
+  return succeeded(remark::enableOptimizationRemarks(context, std::make_unique<RemarkPrinter>(std::move(file), about, broken),
                                                      std::make_unique<remark::RemarkEmittingPolicyAll>(), all));
 }
 
@@ -99,7 +102,7 @@ void Progress::start(StringRef name) {
 
 void Progress::finish() {
   std::chrono::duration<double> took = Clock::now() - phaseBegin, total = Clock::now() - begin;
-  llvm::raw_string_ostream(held) << llvm::format("msampc: %-10s %6.1f s\n", phase.c_str(), took.count());
+  llvm::raw_string_ostream(held) << llvm::format("msampc: %-16s %6.1f s\n", phase.c_str(), took.count());
   talking |= total.count() > 1.0;
   if (!talking)
     return;

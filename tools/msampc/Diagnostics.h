@@ -22,9 +22,9 @@ private:
   mlir::ScopedDiagnosticHandler handler;
 };
 
-// Streams remarks to a file, or standard output for "-". Returns false if the file cannot be opened; sets `broken` if
-// it takes no more.
-bool enableRemarks(mlir::MLIRContext &context, const std::string &path, bool &broken);
+// Streams remarks to a file, or standard output for "-", each with what `about` then is (a target) behind its category. Returns
+// false if the file cannot be opened; sets `broken` if it takes no more.
+bool enableRemarks(mlir::MLIRContext &context, const std::string &path, const std::string &about, bool &broken);
 
 // A line on stderr for each finished phase, once the whole takes longer than a second.
 class Progress {

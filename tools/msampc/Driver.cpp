@@ -54,18 +54,10 @@ public:
     // A long compilation should not end in vain.
     if (options.compileTo.empty())
       codegen::checkDirectory(options.output);
-    if (!options.remarks.empty() && !enableRemarks(context, options.remarks, remarksBroken))
+    if (!options.remarks.empty() && !enableRemarks(context, options.remarks, remarksOf, remarksBroken))
       throw Reported{frontend::kIo};
     if (!options.dumpPhases.empty())
       makeDumpFolder();
-    auto target = codegen::cuda::Target::parse(options.pipeline.target);
-    options.pipeline.kernelShape = [target](ClusterOp cluster) {
-      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
-      // On a GPU chunks and finish are those of the reference.
-      if (target)
-        shape.workspaceBytes = codegen::cuda::workspaceBytes(cluster, *target);
-      return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
-    };
     // Where weights are drawn at random, equal values in the file say nothing.
     options.pipeline.parameterValues = [this]() -> std::shared_ptr<ParameterValues> {
       if (options.import.initStddev)
@@ -80,32 +72,59 @@ public:
     size_t number = 0;
     if (options.compileFrom.empty()) {
       progress.start("import");
-      module = frontend::importModel(options.input, options.import, context);
-      if (failed(mlir::verify(*module)))
+      branches.push_back({"", frontend::importModel(options.input, options.import, context)});
+      if (failed(mlir::verify(*branches[0].module)))
         throw Reported{frontend::kInternal};
       openWeights(options.input);
-      finishPhase(number++);
+      finishPhase(number++, branches[0]);
       if (options.compileTo == "import")
-        return writeModule();
+        return writeModules();
     } else {
-      parseModule();
+      parseModules();
       number = static_cast<size_t>(llvm::find(phases, options.compileFrom) - phases.begin()) + 1;
       if (options.compileFrom == options.compileTo)
-        return writeModule();
+        return writeModules();
     }
     for (; phases[number] != "codegen"; ++number) {
-      progress.start(phases[number]);
-      runPhase(phases[number]);
-      finishPhase(number);
+      if (dependsOnTarget(phases[number]))
+        branchOut();
+      for (Branch &branch : branches) {
+        startPhase(phases[number], branch.target);
+        runPhase(phases[number], branch);
+        finishPhase(number, branch);
+      }
       if (options.compileTo == phases[number])
-        return writeModule();
+        return writeModules();
     }
-    progress.start("codegen");
     writePlan();
-    progress.finish();
   }
 
 private:
+  // The module: one for all targets as long as nothing depends on them (`target` is empty), then one each.
+  struct Branch {
+    std::string target;
+    OwningOpRef<ModuleOp> module;
+  };
+
+  void branchOut() {
+    if (!branches[0].target.empty())
+      return;
+    OwningOpRef<ModuleOp> shared = std::move(branches[0].module);
+    branches.clear();
+    for (const std::string &target : options.targets) {
+      bool last = branches.size() + 1 == options.targets.size();
+      branches.push_back({target, last ? std::move(shared) : OwningOpRef<ModuleOp>(shared->clone())});
+      (*branches.back().module)->setAttr("msamp.target", StringAttr::get(&context, target));
+    }
+  }
+
+  // The file of a branch, where `path` is the file of the only one: the target's name before the extension.
+  std::string pathOf(const fs::path &path, const std::string &target) const {
+    if (target.empty() || options.targets.size() == 1)
+      return path.string();
+    return (path.parent_path() / (path.stem().string() + "." + target + path.extension().string())).string();
+  }
+
   static const DialectRegistry &registry() {
     static DialectRegistry all = [] {
       DialectRegistry r;
@@ -128,21 +147,37 @@ private:
       runtime::failIo("cannot create {}: {}", options.dumpPhases, error.message());
   }
 
-  void parseModule() {
-    std::error_code error;
-    if (!fs::is_regular_file(options.input, error))
-      runtime::failIo("cannot read {}: no such file", options.input);
+  void parseModules() {
     context.loadAllAvailableDialects();
-    module = parseSourceFile<ModuleOp>(options.input, ParserConfig(&context));
-    if (!module)
-      throw Reported{frontend::kBadData};
-    checkParsed();
-    if (auto source = (*module)->getAttrOfType<StringAttr>("msamp.source"); source && !source.getValue().empty())
+    if (!dependsOnTarget(options.compileFrom))
+      branches.push_back({"", parseModule(options.input)});
+    else
+      for (const std::string &target : options.targets) {
+        std::string path = pathOf(options.input, target);
+        branches.push_back({target, parseModule(path)});
+        auto made = (*branches.back().module)->getAttrOfType<StringAttr>("msamp.target");
+        if (made && made.getValue() != target)
+          runtime::failData("{} is for {} and not for {}: compile it on with --target {}", path, made.getValue().str(), target,
+                            made.getValue().str());
+      }
+    auto source = (*branches[0].module)->getAttrOfType<StringAttr>("msamp.source");
+    if (source && !source.getValue().empty())
       openWeights(source.getValue().str());
   }
 
+  OwningOpRef<ModuleOp> parseModule(const std::string &path) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error))
+      runtime::failIo("cannot read {}: no such file", path);
+    auto module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+    if (!module)
+      throw Reported{frontend::kBadData};
+    checkParsed(*module, path);
+    return module;
+  }
+
   // The file has to be what --compile-from says, or later phases would find nothing to do and make an empty plan.
-  void checkParsed() {
+  void checkParsed(ModuleOp module, const std::string &path) {
     StringRef phase = options.compileFrom;
     StringRef function = "step";
     if (phase == "import" || phase == "raise" || phase == "loss")
@@ -151,23 +186,29 @@ private:
       function = "micro_step";
     else if (phase == "schedule")
       function = "";
-    bool there = function.empty() ? (*module)->hasAttr("plan.inputs") : module->lookupSymbol(function) != nullptr;
+    bool there = function.empty() ? module->hasAttr("plan.inputs") : module.lookupSymbol(function) != nullptr;
     if (!there)
       runtime::failData("{} is no module as the {} phase leaves it (it has no {}); --compile-from has to name the phase "
                         "that wrote the file",
-                        options.input, phase.str(), function.empty() ? "plan.inputs" : "function @" + function.str());
+                        path, phase.str(), function.empty() ? "plan.inputs" : "function @" + function.str());
     PassManager manager(&context);
     verify::VerifyPhaseOptions check;
     check.phase = phase.str();
     manager.addPass(verify::createVerifyPhase(check));
-    if (failed(manager.run(*module)))
+    if (failed(manager.run(module)))
       throw Reported{frontend::kBadData};
   }
 
-  void runPhase(StringRef phase) {
+  // Names the target where there are several.
+  void startPhase(StringRef phase, const std::string &target) {
+    remarksOf = options.targets.size() > 1 ? target : "";
+    progress.start((phase + (remarksOf.empty() ? "" : " ") + remarksOf).str());
+  }
+
+  void runPhase(StringRef phase, Branch &branch) {
     PassManager manager(&context);
-    buildPhase(manager, phase, options.pipeline);
-    if (succeeded(manager.run(*module)))
+    buildPhase(manager, phase, pipelineFor(branch.target));
+    if (succeeded(manager.run(*branch.module)))
       return;
     if (diagnostics.errors() == 0)
       runtime::failInternal("phase {} failed and did not say why", phase.str());
@@ -177,23 +218,41 @@ private:
     throw Reported{data ? frontend::kBadData : frontend::kInternal};
   }
 
-  void finishPhase(size_t number) {
+  PipelineOptions pipelineFor(const std::string &target) const {
+    PipelineOptions pipeline = options.pipeline;
+    if (target.empty())
+      return pipeline;
+    pipeline.target = target;
+    pipeline.kernelShape = [gpu = codegen::cuda::Target::parse(target)](ClusterOp cluster) {
+      codegen::KernelShape shape = codegen::cpuKernelShape(cluster);
+      // On a GPU chunks and finish are those of the reference.
+      if (gpu)
+        shape.workspaceBytes = codegen::cuda::workspaceBytes(cluster, *gpu);
+      return schedule::KernelShape{shape.chunks, shape.finish, shape.workspaceBytes};
+    };
+    return pipeline;
+  }
+
+  void finishPhase(size_t number, Branch &branch) {
     progress.finish();
     if (remarksBroken) runtime::failIo("cannot write remarks to {}: is the disk full?", options.remarks);
     if (options.dumpPhases.empty())
       return;
     std::string file = llvm::formatv("{0,0+2}.{1}.mlir", number + 1, phaseNames()[number]).str();
-    print((fs::path(options.dumpPhases) / file).string());
+    print(*branch.module, pathOf(fs::path(options.dumpPhases) / file, branch.target));
   }
 
-  void writeModule() { print(options.output.empty() ? "-" : options.output); }
+  void writeModules() {
+    for (Branch &branch : branches)
+      print(*branch.module, options.output.empty() ? "-" : pathOf(options.output, branch.target));
+  }
 
-  void print(const std::string &path) {
+  void print(ModuleOp module, const std::string &path) {
     std::error_code error;
     llvm::raw_fd_ostream out(path, error);
     if (error)
       runtime::failIo("cannot write {}: {}", path, error.message());
-    (*module)->print(out, OpPrintingFlags().enableDebugInfo());
+    module->print(out, OpPrintingFlags().enableDebugInfo());
     out << "\n";
     out.flush();
     if (!out.has_error())
@@ -208,28 +267,47 @@ private:
     plan.compiler = version;
     plan.pipeline = llvm::join(phaseNames(), ",");
     plan.loss = options.pipeline.loss;
-    plan.target = options.pipeline.target;
     plan.referenceKernels = options.referenceKernels;
     plan.weights = weights;
     plan.cancelled = [] { return interrupted != 0; };
+    std::string compiled; // target whose kernels are being compiled
+    plan.compiling = [&](const std::string &target) {
+      if (!compiled.empty())
+        progress.finish();
+      startPhase("codegen", compiled = target);
+    };
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
-    plan::Plan written = codegen::writePlan(*module, options.output, plan);
-    if (options.memoryRanks == 0)
-      return;
-    std::vector<runtime::RoleBytes> ranks;
-    for (unsigned rank = 0; rank < options.memoryRanks; ++rank)
-      ranks.push_back(runtime::memoryOfRank(written, rank, options.memoryRanks));
-    if (!(std::cout << monitor::memoryTable(ranks) << std::flush))
+    std::vector<codegen::TargetModule> modules;
+    for (Branch &branch : branches)
+      modules.push_back({branch.target, *branch.module});
+    plan::Plan written = codegen::writePlan(modules, options.output, plan);
+    progress.finish();
+    if (options.memoryRanks > 0)
+      showMemory(written);
+  }
+
+  void showMemory(const plan::Plan &plan) {
+    for (const plan::Target &target : plan.targets()) {
+      std::vector<runtime::RoleBytes> ranks;
+      for (unsigned rank = 0; rank < options.memoryRanks; ++rank)
+        ranks.push_back(runtime::memoryOfRank(plan, target, rank, options.memoryRanks));
+      if (plan.targets_size() > 1)
+        std::cout << "target " << target.name() << "\n";
+      std::cout << monitor::memoryTable(ranks);
+    }
+    if (!std::cout.flush())
       runtime::failIo("cannot write the memory table to standard output");
   }
 
   Options &options;
-  bool remarksBroken = false; // outlives the context, whose remarks set it
+  // These two outlive the context, whose remarks read the one and set the other.
+  std::string remarksOf; // target, where there are several and one is at work
+  bool remarksBroken = false;
   MLIRContext context;
   DiagnosticPrinter diagnostics;
   Progress progress;
-  OwningOpRef<ModuleOp> module;
+  std::vector<Branch> branches;
   std::shared_ptr<ParameterValues> weights;
 };
 

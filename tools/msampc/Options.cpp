@@ -1,6 +1,8 @@
 // Flags of msampc, their defaults and their checks.
 #include "tools/msampc/Options.h"
 
+#include "codegen/cuda/Target.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -81,6 +83,23 @@ void parseMargin(const std::string &text, std::array<int64_t, 3> &margins) {
   }
 }
 
+// A,B,...: each a device that there are kernels for, once.
+std::vector<std::string> parseTargets(const std::string &text) {
+  const llvm::ArrayRef<llvm::StringRef> known = codegen::cuda::Target::names();
+  const std::string all = "; there are cpu, " + joined(known, ", ");
+  std::vector<std::string> targets;
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::StringRef(text).split(names, ',');
+  for (llvm::StringRef name : names) {
+    if (name != "cpu" && !llvm::is_contained(known, name))
+      throw CLI::ValidationError("--target", "'" + name.str() + "' is no target" + all);
+    if (llvm::is_contained(targets, name))
+      throw CLI::ValidationError("--target", "'" + text + "' names " + name.str() + " twice" + all);
+    targets.push_back(name.str());
+  }
+  return targets;
+}
+
 void checkLoss(const std::string &text) {
   if (text == "cross-entropy" || text == "mse" || text == "bce")
     return;
@@ -94,7 +113,7 @@ void checkLoss(const std::string &text) {
 std::variant<Options, int> parseOptions(int argc, char **argv) {
   Options o;
   std::vector<std::string> dims;
-  std::string init = "from-model", margin = "0";
+  std::string init = "from-model", margin = "0", targets = "cpu";
   PipelineOptions &p = o.pipeline;
   std::vector<std::string> phases;
   for (llvm::StringRef phase : phaseNames())
@@ -113,9 +132,10 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--level", p.level, "precision level: fp32, bf16, O1, O2 or O3")
       ->check(CLI::IsMember({"fp32", "bf16", "O1", "O2", "O3"}))
       ->type_name("LEVEL");
-  app.add_option("--target", p.target, "device to compile for: cpu, or an NVIDIA GPU: sm_80, sm_90a or sm_100a")
-      ->check(CLI::IsMember({"cpu", "sm_80", "sm_90a", "sm_100a"}))
-      ->type_name("TARGET");
+  app.add_option("--target", targets,
+                 "devices to compile for, each once: cpu, " + joined(codegen::cuda::Target::names(), ", ") +
+                     " (NVIDIA GPUs); msamp-run takes what fits")
+      ->type_name("TARGET,..");
   app.add_option("--loss", p.loss, "cross-entropy, mse, bce (of the first output), or output:NAME")->type_name("LOSS");
   app.add_option("--labels", p.labels, "name of the extra input with the targets")->type_name("NAME");
   app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")
@@ -167,7 +187,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_flag("--reference-kernels", o.referenceKernels,
                "with a GPU target, also write the CPU's kernels, for msamp-kernel-check")
       ->default_str("off");
-  app.add_option("--compile-from", o.compileFrom, "MODEL is MLIR as it is after this phase; go on from there")
+  app.add_option("--compile-from", o.compileFrom, "MODEL is MLIR as it is after this phase; go on from there. From fuse on a module is of one "
+                 "target: with several, X.mlir stands for X.TARGET.mlir of each, here as with --compile-to")
       ->check(CLI::IsMember(phases))
       ->type_name("PHASE");
   app.add_option("--compile-to", o.compileTo, "stop after this phase and write MLIR")
@@ -186,6 +207,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       parseDim(dim, o.import.dims);
     parseInit(init, o.import.initStddev);
     parseMargin(margin, p.margins);
+    o.targets = parseTargets(targets);
     checkLoss(p.loss);
     if (p.fp8Head && p.level.front() != 'O')
       throw CLI::ValidationError("--fp8-head", "level " + p.level + " has no FP8 GEMMs; take O1, O2 or O3, or leave it away");
@@ -201,6 +223,11 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       throw CLI::ValidationError("--compile-to", o.compileTo + " comes before " + o.compileFrom);
     if (o.compileFrom == "codegen")
       throw CLI::ValidationError("--compile-from", "nothing comes after codegen");
+    if (!o.compileTo.empty() && dependsOnTarget(o.compileTo) && o.targets.size() > 1 && (o.output.empty() || o.output == "-"))
+      throw CLI::ValidationError("-o", "after " + o.compileTo + " there is a module for each of " + std::to_string(o.targets.size()) +
+                                           " targets: give -o FILE.mlir, and FILE.TARGET.mlir is written for each");
+    if (o.referenceKernels && o.targets == std::vector<std::string>{"cpu"})
+      throw CLI::ValidationError("--reference-kernels", "wants a GPU among the targets: those of cpu are the reference");
     if (o.compileTo.empty() && o.output.empty())
       throw CLI::ValidationError("-o", "where to write the plan is missing: give -o PLAN");
     if (o.compileTo.empty() && o.output == "-")

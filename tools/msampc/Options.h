@@ -5,14 +5,17 @@
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
 
+#include <string>
 #include <variant>
+#include <vector>
 
 namespace msamp::msampc {
 
 struct Options {
   std::string input, output;
   frontend::ImportOptions import;
-  PipelineOptions pipeline;
+  PipelineOptions pipeline; // of no target yet
+  std::vector<std::string> targets;
   std::string compileFrom, compileTo; // phases; empty: from the model, to the plan
   std::string dumpPhases, remarks;
   unsigned memoryRanks = 0; // 0: no table

@@ -13,6 +13,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/Fp8.h"
 #include "runtime/core/Scale.h"
+#include "runtime/device/Targets.h"
 
 // Of the OpenMP runtime that oneDNN brings along (libgomp). A compiler's own would be a second one in the process.
 extern "C" void omp_set_num_threads(int count);
@@ -91,11 +92,18 @@ void CpuDevice::copyBytes(void *destination, const void *source, size_t bytes) {
     std::memmove(destination, source, bytes);
 }
 
+size_t CpuDevice::chooseTarget(std::span<const std::string> targets) const {
+  const auto own = std::find(targets.begin(), targets.end(), "cpu");
+  if (own == targets.end())
+    failData("the plan is for {}, and not for a CPU; compile it with --target {}, or run it with --device cuda",
+        fmt::join(targets, ", "), targetsWith(targets, "cpu"));
+  return static_cast<size_t>(own - targets.begin());
+}
+
 void CpuDevice::loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) {
   const auto file = std::find_if(files.begin(), files.end(), [](const std::string &path) { return path.ends_with("/cpu.so"); });
   if (file == files.end())
-    failData("the plan has no kernels for a CPU ({}); compile it with --target cpu, or run it with --device cuda",
-        files.empty() ? "none at all" : files.front());
+    failData("the plan has no file of kernels for a CPU; compile it again");
   libraryPath_ = *file;
   library_ = ::dlopen(libraryPath_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library_) {

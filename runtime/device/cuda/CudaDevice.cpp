@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/CudaDevice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/Fp8.h"
+#include "runtime/device/Targets.h"
 
 extern "C" const unsigned char msampFatbinStepControl[], msampFatbinTensors[];
 
@@ -164,25 +166,25 @@ DeviceMemory CudaDevice::memory() const {
 
 //===--- Kernels of the plan ---------------------------------------------------------------------------------------------===//
 
+size_t CudaDevice::chooseTarget(std::span<const std::string> targets) const {
+  if (std::optional<size_t> found = targetForGpu(targets, context_.capability))
+    return *found;
+  const int capability = context_.capability;
+  failData("the plan is for {}, and {} is an sm_{}; compile it with --target {}", fmt::join(targets, ", "), context_.name, capability,
+      targetsWith(targets, capability == 90 ? "sm_90a" : capability == 100 ? "sm_100a" : "sm_80"));
+}
+
 void CudaDevice::loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) {
-  // Of the architecture itself first, which may use all of it; then PTX of an older one, which the driver compiles.
-  const std::string own = fmt::format("sm_{}", context_.capability);
-  std::vector<std::string> names = {own + "a.cubin", own + "a.ptx", own + ".cubin", own + ".ptx"};
-  if (context_.capability >= 80 && context_.capability < 90)
-    names.push_back("sm_80.cubin");
-  names.push_back("sm_80.ptx");
+  // A cubin runs on its generation alone; PTX of an older one the driver compiles.
   const std::string *chosen = nullptr;
-  for (const std::string &name : names)
-    for (const std::string &file : files)
-      if (!chosen && std::filesystem::path(file).filename() == name)
-        chosen = &file;
-  if (!chosen) {
-    std::string has;
-    for (const std::string &file : files)
-      has += (has.empty() ? "" : ", ") + std::filesystem::path(file).filename().string();
-    failData("the plan has no kernels for {} (sm_{}), but {}; compile it with --target sm_{}", context_.name, context_.capability,
-        has.empty() ? "none at all" : has, context_.capability == 90 ? "90a" : context_.capability >= 100 ? "100a" : "80");
+  for (const std::string &file : files) {
+    const std::filesystem::path name = std::filesystem::path(file).filename();
+    const bool cubin = name.extension() == ".cubin" && std::atoi(name.c_str() + 3) / 10 == context_.capability / 10;
+    if (cubin || (name.extension() == ".ptx" && !chosen))
+      chosen = &file;
   }
+  if (!chosen)
+    failData("the plan has no file of kernels for {}; compile it again", context_.name);
   std::ifstream in(*chosen, std::ios::binary);
   const std::string image(std::istreambuf_iterator<char>(in), {});
   if (!in)

@@ -49,6 +49,7 @@ public:
   void download(void *destination, const void *source, size_t bytes) override;
   void copyBytes(void *destination, const void *source, size_t bytes) override;
 
+  size_t chooseTarget(std::span<const std::string> targets) const override;
   void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) override;
   void launch(unsigned kernel, std::span<void *const> args) override;
   unsigned loadUpdateKernel(const UpdateKernelRef &kernel) override;

@@ -61,6 +61,7 @@ public:
   void upload(void *to, const void *from, size_t bytes) override { device.upload(to, from, bytes); }
   void download(void *to, const void *from, size_t bytes) override { device.download(to, from, bytes); }
   void copyBytes(void *to, const void *from, size_t bytes) override { device.copyBytes(to, from, bytes); }
+  size_t chooseTarget(std::span<const std::string> targets) const override { return device.chooseTarget(targets); }
   void loadKernels(std::span<const std::string> files, std::span<const KernelRef> kernels) override {
     device.loadKernels(files, kernels);
   }

@@ -67,6 +67,7 @@ public:
   void copyBytes(void *to, const void *from, size_t bytes) override {
     enqueue(lane_, [=, this] { inner_.copyBytes(to, from, bytes); });
   }
+  size_t chooseTarget(std::span<const std::string> targets) const override { return inner_.chooseTarget(targets); }
   void loadKernels(std::span<const std::string> files, std::span<const runtime::KernelRef> kernels) override {
     inner_.loadKernels(files, kernels);
   }

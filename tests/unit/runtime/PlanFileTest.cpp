@@ -80,6 +80,7 @@ protected:
     savePlan(folder.path(), changed);
     expectError(65, part, [&] { loadPlan(folder.path()); });
   }
+  static plan::Program &program(plan::Plan &plan) { return *plan.mutable_targets(0)->mutable_programs(0); }
 };
 
 TEST_F(BadPlan, AnotherMajorVersionIsRefused) {
@@ -87,7 +88,7 @@ TEST_F(BadPlan, AnotherMajorVersionIsRefused) {
   savePlan(folder.path(), makeTestPlan({}));
   // savePlan writes this program's version, so the file is put together by hand: field 1, the major, comes first.
   std::string bytes = readFile(folder.path() / "plan.pb");
-  ASSERT_EQ(bytes.substr(0, 2), std::string("\x08\x01"));
+  ASSERT_EQ(bytes.substr(0, 2), std::string("\x08\x02"));
   bytes[1] = 9;
   plan::Plan digestOf;
   writeFile(folder.path() / "body", bytes.substr(0, bytes.size() - 35));
@@ -100,18 +101,26 @@ TEST_F(BadPlan, AnotherMajorVersionIsRefused) {
 }
 
 TEST_F(BadPlan, StepsAreChecked) {
-  expect("kind that this program does not know", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->clear_kind(); });
-  expect("index 77 is beyond", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(1)->set_index(77); });
-  expect("reaches to byte", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(0)->set_offset_bytes(64); });
-  expect("reaches to byte", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_outputs(0)->set_shape(0, 9); });
+  expect("kind that this program does not know", [](plan::Plan &p) { program(p).mutable_steps(0)->clear_kind(); });
+  expect("index 77 is beyond", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_inputs(1)->set_index(77); });
+  expect("reaches to byte", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_inputs(0)->set_offset_bytes(64); });
+  expect("reaches to byte", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_outputs(0)->set_shape(0, 9); });
   expect("impossible shape", [](plan::Plan &p) {
-    auto *input = p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(0);
+    auto *input = program(p).mutable_steps(0)->mutable_inputs(0);
     input->set_shape(0, int64_t{1} << 62);
     input->set_shape(1, int64_t{1} << 62);
   });
-  expect("does not lie within the arena", [](plan::Plan &p) { p.mutable_programs(0)->mutable_buffers(0)->set_offset(1 << 20); });
-  expect("which its kind does not take", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs()->RemoveLast(); });
-  expect("not the stored one", [](plan::Plan &p) { p.mutable_programs(0)->mutable_steps(0)->mutable_inputs(1)->set_type(plan::BF16); });
+  expect("does not lie within the arena", [](plan::Plan &p) { program(p).mutable_buffers(0)->set_offset(1 << 20); });
+  expect("which its kind does not take", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_inputs()->RemoveLast(); });
+  expect("not the stored one", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_inputs(1)->set_type(plan::BF16); });
+}
+
+TEST_F(BadPlan, TargetsAreChecked) {
+  expect("for no target", [](plan::Plan &p) { p.clear_targets(); });
+  expect("two targets are called cpu", [](plan::Plan &p) { p.add_targets()->set_name("cpu"); });
+  expect("target sm_90a: has 0 launches of updates", [](plan::Plan &p) { p.add_targets()->set_name("sm_90a"); });
+  expect("target sm_90a: kernel test_loss: has 0 entry points", [](plan::Plan &p) { p.mutable_targets(0)->set_name("sm_90a"); });
+  expect("target cpu: program", [](plan::Plan &p) { program(p).mutable_steps(0)->clear_kind(); });
 }
 
 TEST_F(BadPlan, StateIsChecked) {

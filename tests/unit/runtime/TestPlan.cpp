@@ -45,16 +45,18 @@ public:
     shape(*input, {testBatch, testRows});
     classes();
     parameters();
+    target_ = plan_.add_targets();
+    target_->set_name("cpu");
     for (auto [symbol, chunks, finish] : {std::tuple{"test_loss", 1, false}, {"test_widen_f16", 48, false},
              {"test_widen_e4m3", 48, false}, {"test_amax", 48, true}, {"test_quantise", 48, false}, {"test_narrow_bf16", 48, false}}) {
-      auto *kernel = plan_.add_kernels();
+      auto *kernel = target_->add_kernels();
       kernel->set_symbol(symbol);
       kernel->set_chunks(static_cast<unsigned>(chunks));
       kernel->set_finish(finish);
     }
-    forwardAndBackward(*plan_.add_programs(), true);
-    updateProgram(*plan_.add_programs());
-    forwardAndBackward(*plan_.add_programs(), false);
+    forwardAndBackward(*target_->add_programs(), true);
+    updateProgram(*target_->add_programs());
+    forwardAndBackward(*target_->add_programs(), false);
     return plan_;
   }
 
@@ -253,6 +255,7 @@ private:
 
   const TestPlanOptions &o_;
   plan::Plan plan_;
+  plan::Target *target_ = nullptr; // of plan_
 };
 
 } // namespace

@@ -9,7 +9,7 @@ static plan::Plan planOf(const std::string &level, int steps, bool scaled) {
   plan::Plan plan;
   plan.set_level(level);
   plan.set_tokens_per_micro_batch(256);
-  plan::Program *program = plan.add_programs();
+  plan::Program *program = plan.add_targets()->add_programs();
   program->set_name("eval");
   for (int i = 0; i < steps; ++i) {
     plan::Step *step = program->add_steps();
@@ -19,16 +19,18 @@ static plan::Plan planOf(const std::string &level, int steps, bool scaled) {
   return plan;
 }
 
+static train::Tolerances boundsOf(const plan::Plan &plan) { return train::tolerancesOf(plan, plan.targets(0)); }
+
 TEST(Tolerance, Fp32IsFixed) {
-  auto bounds = train::tolerancesOf(planOf("fp32", 30, false));
+  auto bounds = boundsOf(planOf("fp32", 30, false));
   EXPECT_EQ(bounds.loss, 1e-5);
   EXPECT_EQ(bounds.outputs, 1e-4);
   EXPECT_EQ(bounds.gradients, 1e-4);
 }
 
 TEST(Tolerance, GrowsWithRoundingsAndTheirSize) {
-  auto shallow = train::tolerancesOf(planOf("bf16", 10, false)), deep = train::tolerancesOf(planOf("bf16", 40, false));
-  auto fp8 = train::tolerancesOf(planOf("O2", 10, true));
+  auto shallow = boundsOf(planOf("bf16", 10, false)), deep = boundsOf(planOf("bf16", 40, false));
+  auto fp8 = boundsOf(planOf("O2", 10, true));
   EXPECT_NEAR(deep.outputs / shallow.outputs, 2, 1e-12);
   EXPECT_GT(fp8.outputs, 10 * shallow.outputs);
   EXPECT_GT(fp8.gradients, fp8.outputs);
