@@ -54,12 +54,6 @@ Context::~Context() {
 
 //===--- Memory --------------------------------------------------------------------------------------------------------===//
 
-static uint64_t freeMemory() {
-  size_t free = 0, total = 0;
-  MSAMP_CU(cuMemGetInfo, &free, &total);
-  return free;
-}
-
 CudaDevice::CudaDevice(const DeviceOptions &options)
     : context_(options.index), pool_(options.threads > 0 ? options.threads : 1), scratch_(context_.stream),
       control_(msampFatbinStepControl, "of a step's control"), tensors_(msampFatbinTensors, "for tensors"),
@@ -88,13 +82,7 @@ std::string CudaDevice::description() const {
 void *CudaDevice::allocate(size_t bytes) {
   if (bytes == 0)
     return nullptr;
-  CUdeviceptr data = 0;
-  const CUresult result = Driver::get().cuMemAlloc(&data, bytes);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY)
-    failTryAgain("out of GPU memory: {:.2f} GiB were asked for, {:.2f} GiB of {} are free; compile with a smaller batch (--dim), "
-                 "--recompute full or --level O3, or use more ranks with --zero 1",
-        static_cast<double>(bytes) / 0x1p30, static_cast<double>(freeMemory()) / 0x1p30, context_.name);
-  check(result, "cuMemAlloc");
+  const CUdeviceptr data = allocateMemory(bytes, "the plan");
   MSAMP_CU(cuMemsetD8Async, data, 0, bytes, context_.stream);
   allocated_ += bytes;
   peak_ = std::max(peak_, allocated_);
@@ -112,7 +100,10 @@ void CudaDevice::release(void *data, size_t bytes) {
 void *CudaDevice::allocateStaging(size_t bytes) {
   void *data = nullptr;
   if (bytes > 0) {
-    MSAMP_CU(cuMemAllocHost, &data, bytes);
+    if (Driver::get().cuMemAllocHost(&data, bytes) != CUDA_SUCCESS)
+      failTryAgain("{} bytes of pinned memory of the host could not be had for inputs on their way to the GPU; free some, or "
+                   "compile with a smaller batch (--dim)",
+          bytes);
     std::memset(data, 0, bytes);
   }
   return data;
@@ -223,8 +214,7 @@ const int64_t *CudaDevice::constantOf(int64_t value) {
   if (added) {
     if (isCapturing(context_.stream))
       failInternal("an update of {} blocks was recorded before it had run once", value);
-    CUdeviceptr place = 0;
-    MSAMP_CU(cuMemAlloc, &place, sizeof value);
+    const CUdeviceptr place = allocateMemory(sizeof value, "a kernel's argument");
     MSAMP_CU(cuMemcpyHtoDAsync, place, &value, sizeof value, context_.stream);
     known->second = reinterpret_cast<const int64_t *>(place);
   }

@@ -64,4 +64,19 @@ void check(CUresult result, const char *call) {
   fail(again ? Exit::TryAgain : Exit::Internal, "{} failed: {} ({})", call, name ? name : "unknown error", text ? text : "?");
 }
 
+CUdeviceptr allocateMemory(size_t bytes, const char *purpose) {
+  CUdeviceptr data = 0;
+  const CUresult result = Driver::get().cuMemAlloc(&data, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    size_t free = 0, total = 0;
+    MSAMP_CU(cuMemGetInfo, &free, &total);
+    auto gib = [](size_t count) { return static_cast<double>(count) / 0x1p30; };
+    failTryAgain("out of GPU memory: {:.2f} GiB were asked for {}, {:.2f} of {:.2f} GiB are free; compile with a smaller batch "
+                 "(--dim), --recompute full or --level O3, or use more ranks with --zero 1",
+        gib(bytes), purpose, gib(free), gib(total));
+  }
+  check(result, "cuMemAlloc");
+  return data;
+}
+
 } // namespace msamp::runtime::cuda

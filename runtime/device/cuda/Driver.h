@@ -36,6 +36,10 @@ struct Driver {
 // Error 70 that names the call and CUDA's error; 75 where memory ran out or the device was lost.
 void check(CUresult result, const char *call);
 
+// Device memory for what `purpose` says ("the plan"). Error 75 where there is not enough: what was asked for, what is free and
+// what helps.
+CUdeviceptr allocateMemory(size_t bytes, const char *purpose);
+
 } // namespace msamp::runtime::cuda
 
 // MSAMP_CU(cuStreamSynchronize, stream): calls and checks.

@@ -48,7 +48,7 @@ MatMul::MatMul(CUdevice device, CUstream stream, Scratch &scratch, MatMulOptions
   finishKernel_ = module_.function("msampFinish");
   invertKernel_ = module_.function("msampInvert");
   MSAMP_LT(cublasLtCreate, &lt_);
-  MSAMP_CU(cuMemAlloc, &workspace_, workspaceBytes_);
+  workspace_ = allocateMemory(workspaceBytes_, "cuBLASLt's workspace");
   tuning_.emplace(options_.tuningFile, fmt::format("{}, {} processors, driver {}, cuBLASLt {}", name.data(), processors,
                                                    driver, CublasLt::get().cublasLtGetVersion()));
 }

@@ -12,7 +12,11 @@ Module::Module(const void *image, std::string name) : name_(std::move(name)) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
   const CUresult result = Driver::get().cuModuleLoadDataEx(&module_, image, 2, options, values);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+  if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+    failData("the driver is too old to compile the kernels {}: install a newer one, or compile the plan where ptxas is, which puts "
+             "a cubin beside the PTX",
+        name_);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_PTX ||
       result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_INVALID_SOURCE)
     failData("the driver refuses the kernels {}: {}", name_, log[0] ? log.data() : "they are not for this GPU or driver");
   check(result, "cuModuleLoadDataEx");

@@ -34,9 +34,7 @@ std::byte *Scratch::get(size_t bytes) {
     }
     constexpr size_t unit = 2 << 20; // what the driver hands out
     const size_t rounded = (bytes + unit - 1) / unit * unit;
-    CUdeviceptr data = 0;
-    MSAMP_CU(cuMemAlloc, &data, rounded);
-    blocks_.push_back({data, rounded});
+    blocks_.push_back({allocateMemory(rounded, "the scratch memory of library calls"), rounded});
     captured_ = false;
   }
   captured_ |= capturing;
