@@ -100,6 +100,7 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
         m.set_has_addend(op.getHasAddend());
         m.set_has_bias(op.getHasBias());
         m.set_quantised(op.getQuantised());
+        m.set_fp8_values(op.getFp8Values());
       })
       .Case<planir::AttentionOp, planir::AttentionGradOp>([&](auto op) {
         auto fill = [&](auto &a) {

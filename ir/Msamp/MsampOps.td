@@ -222,10 +222,11 @@ def MatMulOp : Msamp_Op<"matmul", [Pure, AttrSizedOperandSegments, ProductOpInte
   let description = [{
     `a` is [batch.., M, K] ([batch.., K, M] with transpose_a), `b` is [batch.., K, N] ([batch.., N, K] with transpose_b).
     Accumulates in FP32. A linear layer is the rank-2 form with a parameter as `b`. `addend`, of the result's shape, and
-    `bias`, of N values, are added before the result is rounded; both come into being after autodiff.
+    `bias`, of N values, are added before the result is rounded; both come into being after autodiff. `fp8_values`: the operands
+    hold values of FP8 types.
   }];
   let arguments = (ins Msamp_FloatTensor:$a, Msamp_FloatTensor:$b, Optional<Msamp_FloatTensor>:$addend,
-      Optional<Msamp_FloatTensor>:$bias, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+      Optional<Msamp_FloatTensor>:$bias, UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$fp8_values);
   let results = (outs Msamp_FloatTensor:$result);
   let assemblyFormat = [{$a `,` $b (`addend` $addend^ `:` type($addend))? (`bias` $bias^ `:` type($bias))? attr-dict `:`
       type($a) `,` type($b) `->` type($result)}];

@@ -99,10 +99,11 @@ def LaunchOp : Plan_Step<"launch", (ins FlatSymbolRefAttr:$kernel), "$kernel"> {
   let summary = "run of a kernel";
 }
 def MatMulOp : Plan_Step<"matmul", (ins UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$scaled,
-    UnitAttr:$has_addend, UnitAttr:$has_bias, UnitAttr:$quantised)> {
+    UnitAttr:$has_addend, UnitAttr:$has_bias, UnitAttr:$quantised, UnitAttr:$fp8_values)> {
   let summary = "matrix product of `a` and `b`, divided by the product of two scales if `scaled`";
   let description = [{
     Inputs: a, b [, scale_a, scale_b] [, addend] [, bias] [, scale_out]; outputs: c [, amax]. The addend may lie where c does.
+    `fp8_values`: a and b hold values of FP8 types, in these or in BF16.
   }];
 }
 def AttentionOp : Plan_Step<"attention", (ins F64Attr:$scale, UnitAttr:$causal, UnitAttr:$bias)> {

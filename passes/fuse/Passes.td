@@ -22,6 +22,30 @@ def ExpandNamedOps : Pass<"msamp-expand-named-ops", "::mlir::ModuleOp"> {
   }];
 }
 
+def WidenProducts : Pass<"msamp-widen-products", "::mlir::ModuleOp"> {
+  let summary = "multiply FP8 values in BF16, for tensor cores without FP8";
+  let description = [{
+    A product of FP8 operands becomes one of BF16 operands that hold the same values: `stored / scale`, exactly, since scales
+    are powers of two and BF16 has the exponents of FP32 and more digits than FP8. So the product differs from that of FP8
+    tensor cores in the order of its sums alone. Kernels that quantise a tensor for a product of their side (forward,
+    backward) write the BF16 values as well; weights and what the forward keeps stay in FP8 in memory and are widened by a
+    kernel before their product. To run before QuantizeInGemms, as there is no BF16 product that writes FP8.
+
+    ```mlir
+    %y = msamp.scaled_matmul %x8, %w8 scales %sx, %sw : tensor<64x32xf8E4M3FN>, tensor<32x16xf8E4M3FN>, tensor<f32>, tensor<f32> -> tensor<64x16xbf16>
+    // becomes
+    %xi = arith.divf %one, %sx : tensor<f32>
+    %xb = msamp.broadcast %xi dims = [] : tensor<f32> -> tensor<64x32xf32>
+    %xe = arith.extf %x8 : tensor<64x32xf8E4M3FN> to tensor<64x32xf32>
+    %xv = arith.mulf %xe, %xb : tensor<64x32xf32>
+    %x = arith.truncf %xv : tensor<64x32xf32> to tensor<64x32xbf16>
+    ...
+    %y = msamp.matmul %x, %w : tensor<64x32xbf16>, tensor<32x16xbf16> -> tensor<64x16xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def FoldIntoGemms : Pass<"msamp-fold-into-gemms", "::mlir::ModuleOp"> {
   let summary = "let GEMMs add biases and residuals as they store their result";
   let description = [{

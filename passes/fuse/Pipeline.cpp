@@ -4,6 +4,12 @@
 
 #include "mlir/Transforms/Passes.h"
 
+// Tensor cores multiply FP8 from compute capability 8.9 on; the CPU multiplies the values of any type.
+static bool multipliesFp8(llvm::StringRef target) {
+  int capability = 0;
+  return !target.consume_front("sm_") || target.consumeInteger(10, capability) || capability >= 89;
+}
+
 void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createFoldIntoGemms());
   bool gpu = llvm::StringRef(options.target).starts_with("sm_");
@@ -12,6 +18,8 @@ void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &
   chunks.bytes = options.lossChunkMiB << 20;
   chunks.align = gpu ? 64 : 1;
   pm.addPass(createChunkLoss(chunks));
+  if (!multipliesFp8(options.target))
+    pm.addPass(createWidenProducts());
   pm.addPass(createQuantizeInGemms());
   if (gpu || options.fp8Layout == "tn")
     pm.addPass(createTransposeOperands());

@@ -75,7 +75,7 @@ std::optional<TensorMemory> FunctionLowering::accumulator(Value addend, Value re
 }
 
 template <typename Op>
-void FunctionLowering::lowerMatMul(Op op, ValueRange scales, Value scaleOut, Value amax) {
+void FunctionLowering::lowerMatMul(Op op, ValueRange scales, Value scaleOut, Value amax, bool fp8Values) {
   bool ta = op.getTransposeA(), tb = op.getTransposeB();
   auto type = typeOf(op.getA());
   uint64_t depth = type.getDimSize(type.getRank() - (ta ? 2 : 1));
@@ -96,7 +96,7 @@ void FunctionLowering::lowerMatMul(Op op, ValueRange scales, Value scaleOut, Val
   if (amax)
     outputs.push_back(define(amax, /*strided=*/false));
   step<planir::MatMulOp>(op.getLoc(), inputs, outputs, flops, ta, tb, !scales.empty(), bool(op.getAddend()),
-                         bool(op.getBias()), bool(scaleOut));
+                         bool(op.getBias()), bool(scaleOut), fp8Values);
 }
 
 namespace {
@@ -184,12 +184,12 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<PadOp>([&](PadOp op) { return lowerPad(op); })
       .Case<ClusterOp>([&](ClusterOp op) { return lowerCluster(op), success(); })
       .Case<MatMulOp>([&](MatMulOp op) {
-        lowerMatMul(op, {}, {}, {});
+        lowerMatMul(op, {}, {}, {}, op.getFp8Values());
         return success();
       })
       .Case<ScaledMatMulOp>([&](ScaledMatMulOp op) {
         Value scales[] = {op.getScaleA(), op.getScaleB()};
-        lowerMatMul(op, scales, op.getScaleOut(), op.getAmax());
+        lowerMatMul(op, scales, op.getScaleOut(), op.getAmax(), /*fp8Values=*/true);
         return success();
       })
       .Case<AttentionOp>([&](AttentionOp op) { return lowerAttention(op), success(); })

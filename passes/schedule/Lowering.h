@@ -41,7 +41,7 @@ private:
   mlir::LogicalResult lowerReturn(mlir::func::ReturnOp op);
   void lowerCluster(ClusterOp op);
   template <typename Op>
-  void lowerMatMul(Op op, mlir::ValueRange scales, mlir::Value scaleOut, mlir::Value amax);
+  void lowerMatMul(Op op, mlir::ValueRange scales, mlir::Value scaleOut, mlir::Value amax, bool fp8Values);
   std::optional<TensorMemory> accumulator(mlir::Value addend, mlir::Value result);
   void lowerAttention(AttentionOp op);
   void lowerAttentionGrad(AttentionGradOp op);

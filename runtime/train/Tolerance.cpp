@@ -11,8 +11,8 @@ using namespace runtime;
 
 namespace {
 struct Roundings {
-  int bf16 = 0;       // steps that write BF16 or FP16
-  int fp8 = 0;        // GEMMs with FP8 operands
+  int bf16 = 0;       // steps that write BF16 or FP16, be it exactly
+  int fp8 = 0;        // GEMMs of FP8 values
   bool kinks = false; // a ReLU or the like among what is written narrow
 };
 } // namespace
@@ -33,7 +33,7 @@ static Roundings countRoundings(const plan::Target &target, const std::string &p
       if (narrow && step.has_launch() && static_cast<int>(step.launch().kernel()) < target.kernels_size())
         count.kinks |=
             target.kernels(static_cast<int>(step.launch().kernel())).cluster().find("maximumf") != std::string::npos;
-      count.fp8 += step.has_matmul() && step.matmul().scaled();
+      count.fp8 += step.has_matmul() && step.matmul().fp8_values();
     }
   }
   return count;

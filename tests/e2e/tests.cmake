@@ -7,6 +7,7 @@ msamp_e2e(check-levels SCRIPT check PROCESSORS 2
 msamp_e2e(check-fp8-head SCRIPT check PROCESSORS 2
           ARGS --levels O1/fp8-head,O3/fp8-head,O2/current/fp8-head,O2/rowwise/fp8-head --models gpt_bytes,gpt2.dynamo,llama.dynamo)
 msamp_e2e(fp8-inputs SCRIPT fp8_inputs PROCESSORS 2)
+msamp_e2e(bf16-products SCRIPT bf16_products PROCESSORS 2)
 msamp_e2e(optimizer PROCESSORS 2)
 msamp_e2e(bench PROCESSORS 2)
 msamp_e2e(memory PROCESSORS 2)

@@ -213,8 +213,10 @@ Json step(const plan::Plan &plan, const plan::Target &target, const plan::Progra
       entry["blocks_per_cta"] = target.updates(index).blocks_per_cta();
     }
   }
-  if (from.has_matmul())
+  if (from.has_matmul()) {
     entry["transpose"] = Json::array({from.matmul().transpose_a(), from.matmul().transpose_b()});
+    entry["fp8_values"] = from.matmul().fp8_values();
+  }
   for (unsigned index : from.calibrate().sites())
     entry["sites"].push_back(plan.sites(static_cast<int>(index)).name());
   for (unsigned index : from.record_amax().sites())

@@ -446,7 +446,36 @@ TEST_P(Kernels, NormBackwardInOneKernel) {
   expectClose(r, 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_90a"));
+// As products of targets without FP8 read them: written beside the FP8 by the kernel that quantises, and from FP8 in memory by the
+// backward's. Scales are powers of two, so both are exact.
+TEST_P(Kernels, Fp8ValuesInBf16) {
+  for (const char *format : {"f8E4M3FN", "f8E5M2"}) {
+    std::string f = format, source = R"(func.func @f(%x: tensor<24x80xf32>, %amax: tensor<f32>)
+      -> (tensor<24x80xFP8>, tensor<24x80xbf16>, tensor<24x80xbf16>) {
+      %one = arith.constant dense<1.0> : tensor<f32>
+      %largest = math.absf %amax : tensor<f32>
+      %s = msamp.scale_of %largest FP8 : tensor<f32> -> tensor<f32>
+      %q = msamp.quantize %x, %s : tensor<24x80xf32>, tensor<f32> -> tensor<24x80xFP8>
+      %i = arith.divf %one, %s : tensor<f32>
+      %b = msamp.broadcast %i dims = [] : tensor<f32> -> tensor<24x80xf32>
+      %e = arith.extf %q : tensor<24x80xFP8> to tensor<24x80xf32>
+      %m = arith.mulf %e, %b : tensor<24x80xf32>
+      %h = arith.truncf %m : tensor<24x80xf32> to tensor<24x80xbf16>
+      %e2 = arith.extf %q {msamp.backward} : tensor<24x80xFP8> to tensor<24x80xf32>
+      %m2 = arith.mulf %e2, %b {msamp.backward} : tensor<24x80xf32>
+      %h2 = arith.truncf %m2 {msamp.backward} : tensor<24x80xf32> to tensor<24x80xbf16>
+      return %q, %h, %h2 : tensor<24x80xFP8>, tensor<24x80xbf16>, tensor<24x80xbf16> })";
+    for (size_t at; (at = source.find("FP8")) != std::string::npos;)
+      source.replace(at, 3, f);
+    Outcome r = run(source.c_str());
+    EXPECT_EQ(r.clusters, 2u);
+    expectEqual(r);
+    ASSERT_EQ(r.actual.size(), 3u);
+    EXPECT_EQ(r.actual[1].data, r.actual[2].data);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_80", "sm_90a"));
 
 } // namespace
 } // namespace msamp::test

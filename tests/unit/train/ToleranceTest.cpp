@@ -5,7 +5,7 @@
 
 using namespace msamp;
 
-static plan::Plan planOf(const std::string &level, int steps, bool scaled) {
+static plan::Plan planOf(const std::string &level, int steps, bool fp8) {
   plan::Plan plan;
   plan.set_level(level);
   plan.set_tokens_per_micro_batch(256);
@@ -13,7 +13,7 @@ static plan::Plan planOf(const std::string &level, int steps, bool scaled) {
   program->set_name("eval");
   for (int i = 0; i < steps; ++i) {
     plan::Step *step = program->add_steps();
-    step->mutable_matmul()->set_scaled(scaled);
+    step->mutable_matmul()->set_fp8_values(fp8);
     step->add_outputs()->set_type(level == "fp32" ? plan::F32 : plan::BF16);
   }
   return plan;
