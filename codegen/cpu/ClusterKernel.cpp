@@ -39,14 +39,14 @@ public:
   void run() {
     unsigned inputs = cluster.getInputs().size(), outputs = cluster.getResults().size();
     bool workspace = partialValues(cluster, d) > 0;
-    auto bind = [&](KernelBuilder::Kernel &kernel) {
+    auto bind = [&](CpuBuilder::Kernel &kernel) {
       for (unsigned i = 0; i < inputs; ++i)
         pointers[body.getArgument(i)] = kernel.args[i];
       outputPointers.assign(kernel.args.begin() + inputs, kernel.args.begin() + inputs + outputs);
       if (workspace)
         partials = kernel.args.back();
     };
-    auto kernel = KernelBuilder::kernel(module, k.b, k.b.getLoc(), symbol, inputs + outputs + workspace, true);
+    auto kernel = CpuBuilder::kernel(module, k.b, k.b.getLoc(), symbol, inputs + outputs + workspace, true);
     bind(kernel);
     entry = &kernel.func.getBody().front();
     k.b.setInsertionPoint(entry->getTerminator());
@@ -55,7 +55,7 @@ public:
     if (!workspace)
       return;
     std::string finish = (symbol + "_finish").str();
-    auto tail = KernelBuilder::kernel(module, k.b, k.b.getLoc(), finish, inputs + outputs + workspace, false);
+    auto tail = CpuBuilder::kernel(module, k.b, k.b.getLoc(), finish, inputs + outputs + workspace, false);
     bind(tail);
     k.b.setInsertionPoint(tail.func.getBody().front().getTerminator());
     emitFinish();
@@ -356,7 +356,7 @@ private:
         vector = vector::InsertOp::create(k.b, one, vector, ArrayRef<int64_t>{i});
     }
     if (loaded != element)
-      vector = arith::BitcastOp::create(k.b, k.widen(element, width), vector);
+      vector = arith::BitcastOp::create(k.b, widen(element, width), vector);
     return vector;
   }
 
@@ -368,7 +368,7 @@ private:
     }
     if (element.isBF16()) {
       element = k.memoryType(element);
-      v = arith::BitcastOp::create(k.b, k.widen(element, width), v);
+      v = arith::BitcastOp::create(k.b, widen(element, width), v);
     }
     for (int64_t i = 0; i < width; ++i) {
       Value position = k.add(inner, i), offset = k.mul(position, stride), at = k.add(rowBase, offset);
@@ -404,7 +404,7 @@ private:
       result = k.add(result, steps);
     Type element = elementOf(op.getResult());
     if (element != k.i64())
-      result = arith::TruncIOp::create(k.b, k.widen(element, w), result);
+      result = arith::TruncIOp::create(k.b, widen(element, w), result);
     return result;
   }
 
@@ -562,7 +562,7 @@ private:
   }
 
   OpBuilder builder;
-  KernelBuilder k;
+  CpuBuilder k;
   ModuleOp module;
   ClusterOp cluster;
   ClusterDomain d;

@@ -2,7 +2,7 @@
 #ifndef MSAMP_CODEGEN_CPU_CLUSTERKERNEL_H
 #define MSAMP_CODEGEN_CPU_CLUSTERKERNEL_H
 
-#include "codegen/cpu/KernelBuilder.h"
+#include "codegen/cpu/CpuBuilder.h"
 #include "passes/fuse/ClusterDomain.h"
 
 namespace msamp::codegen {

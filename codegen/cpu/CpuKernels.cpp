@@ -5,18 +5,9 @@
 #include "codegen/cpu/ClusterKernel.h"
 #include "codegen/cpu/ExpandConversions.h"
 #include "codegen/cpu/UpdateKernel.h"
+#include "codegen/kernel/Compile.h"
 
-#include "mlir/Conversion/Passes.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
-#include "mlir/ExecutionEngine/OptUtils.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "mlir/Transforms/Passes.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
@@ -30,22 +21,6 @@ using namespace mlir;
 
 namespace msamp::codegen {
 namespace {
-
-// FP8 and BF16 conversions and transcendental functions as plain arithmetic, so that the library needs no other.
-struct ExpandMath : PassWrapper<ExpandMath, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
-  void runOnOperation() override {
-    for (int round = 0; round < 2; ++round) {
-      RewritePatternSet patterns(&getContext());
-      if (round == 0)
-        populateMathPolynomialApproximationPatterns(patterns);
-      else
-        populateExpandConversionPatterns(patterns);
-      if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-        return signalPassFailure();
-    }
-  }
-};
 
 // Every kernel is there twice: for processors with AVX2 under its own name, and for those with AVX-512 with `.v4` after
 // it. The runtime takes the best that its processor has, so a plan runs on other machines than the one that compiled
@@ -84,20 +59,7 @@ LogicalResult emitObject(llvm::Module &module, const std::string &path, Operatio
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   addVariants(module);
-  if (llvm::Error failed = makeOptimizingTransformer(3, 0, machine.get())(&module))
-    return where->emitError() << "LLVM: " << llvm::toString(std::move(failed));
-  std::error_code code;
-  llvm::raw_fd_ostream os(path, code);
-  if (code)
-    return where->emitError() << path << ": " << code.message();
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return where->emitError() << "no object files for " << triple.str();
-  passes.run(module);
-  os.close();
-  if (os.has_error())
-    return where->emitError() << path << ": " << os.error().message();
-  return success();
+  return compile(module, *machine, llvm::CodeGenFileType::ObjectFile, path, where);
 }
 
 LogicalResult link(const std::string &object, const std::string &library, Operation *where) {
@@ -125,11 +87,7 @@ KernelShape cpuKernelShape(ClusterOp cluster) {
   return {domain->chunks(), values > 0, values * static_cast<int64_t>(sizeof(float))};
 }
 
-CpuKernels::CpuKernels(MLIRContext *context) {
-  context->loadDialect<scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect, cf::ControlFlowDialect,
-                       func::FuncDialect, arith::ArithDialect, math::MathDialect>();
-  module = ModuleOp::create(UnknownLoc::get(context));
-}
+CpuKernels::CpuKernels(MLIRContext *context) : module(makeKernelModule(context)) {}
 CpuKernels::~CpuKernels() = default;
 
 LogicalResult CpuKernels::addCluster(ClusterOp cluster, StringRef symbol) {
@@ -145,29 +103,15 @@ LogicalResult CpuKernels::writeLibrary(const std::string &path) {
 }
 
 LogicalResult writeHostLibrary(ModuleOp module, const std::string &path) {
-  MLIRContext *context = module->getContext();
-  DialectRegistry registry;
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  context->appendDialectRegistry(registry);
-  PassManager passes(context);
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
-  passes.addPass(std::make_unique<ExpandMath>());
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createConvertFuncToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(passes.run(module)))
+  // Transcendental functions and conversions of FP8 and BF16 as plain arithmetic, so that the library needs no other.
+  PopulatePatterns rounds[] = {[](RewritePatternSet &patterns) { populateMathPolynomialApproximationPatterns(patterns); },
+                               populateExpandConversionPatterns};
+  if (failed(lowerToLlvmDialect(module, rounds)))
     return failure();
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> lowered = translateModuleToLLVMIR(module, llvmContext);
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> lowered = translate(module, context);
   if (!lowered)
-    return module->emitError() << "no translation to LLVM";
+    return failure();
   std::string object = path + ".o";
   LogicalResult result = emitObject(*lowered, object, module);
   if (succeeded(result))

@@ -2,8 +2,8 @@
 #ifndef MSAMP_CODEGEN_CPU_UPDATEKERNEL_H
 #define MSAMP_CODEGEN_CPU_UPDATEKERNEL_H
 
-#include "codegen/cpu/KernelBuilder.h"
-#include "passes/partition/StateClasses.h"
+#include "codegen/cpu/CpuBuilder.h"
+#include "codegen/kernel/UpdateMath.h"
 
 namespace msamp::codegen {
 
@@ -26,9 +26,6 @@ enum UpdateArgument {
   Hyper,     // FP32, see UpdateHyper
   UpdateArgumentCount
 };
-// `GradFactor` is the clip factor over the number of summed micro-batches; BiasM and BiasV are 1 / (1 - beta^t). With
-// Skip not 0 the kernel writes nothing.
-enum UpdateHyper { LearningRate, Beta1, Beta2, Epsilon, WeightDecay, GradFactor, BiasM, BiasV, Skip, UpdateHyperCount };
 
 mlir::LogicalResult emitUpdateKernel(mlir::ModuleOp module, llvm::StringRef symbol,
                                      const partition::ClassStorage &storage, llvm::StringRef optimizer);

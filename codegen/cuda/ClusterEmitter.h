@@ -41,6 +41,7 @@ private:
   mlir::Value partialOf(mlir::Operation *reduce);
 
   // Setting up.
+  void enter(llvm::StringRef name, int64_t threads, int64_t blocksPerMultiprocessor);
   void begin();
   void placeColumns(mlir::Value start, bool mayEnd, int64_t last);
   Running neutralRunning();

@@ -53,19 +53,29 @@ Value ClusterEmitter::partialOf(Operation *reduce) {
 
 //===--- Setting up ---===//
 
-void ClusterEmitter::begin() {
+// An entry point whose arguments are the operands, the results and, where there are partial sums, the workspace.
+void ClusterEmitter::enter(StringRef name, int64_t threads, int64_t blocksPerMultiprocessor) {
   unsigned inputs = cluster.getInputs().size(), outputs = cluster.getResults().size();
   bool workspace = s.partialValues() > 0;
-  auto func = k.kernel(module, symbol, inputs, outputs, workspace, s.block(), s.blocksPerMultiprocessor);
-  Block &entry = func.getBody().front();
+  unsigned count = inputs + outputs + workspace;
+  auto func = k.kernel(module, name, count, threads, blocksPerMultiprocessor);
+  for (unsigned i = 0; i < count; ++i) {
+    func.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), k.b.getI64IntegerAttr(16));
+    if (i < inputs)
+      func.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), k.b.getUnitAttr());
+  }
+  auto arguments = func.getBody().getArguments();
   for (unsigned i = 0; i < inputs; ++i)
-    values.pointers[body.getArgument(i)] = entry.getArgument(i);
-  for (unsigned i = 0; i < outputs; ++i)
-    values.outputs.push_back(entry.getArgument(inputs + i));
+    values.pointers[body.getArgument(i)] = arguments[i];
+  values.outputs.assign(arguments.begin() + inputs, arguments.begin() + inputs + outputs);
   if (workspace)
-    values.workspace = entry.getArguments().back();
+    values.workspace = arguments.back();
   thread = k.threadId();
   block = k.blockId();
+}
+
+void ClusterEmitter::begin() {
+  enter(symbol, s.block(), s.blocksPerMultiprocessor);
   tile = s.tiles > 1 ? k.remainder(block, s.tiles) : k.integer(0);
   group = k.divide(block, s.tiles);
   team = s.teams > 1 ? k.divide(thread, s.lanes) : k.integer(0);

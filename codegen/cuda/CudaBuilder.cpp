@@ -1,52 +1,8 @@
 #include "codegen/cuda/CudaBuilder.h"
 
-#include "mlir/IR/TypeUtilities.h"
-
 using namespace mlir;
 
 namespace msamp::codegen::cuda {
-
-Value CudaBuilder::add(Value x, Value y) {
-  if (x.getType() != y.getType()) {
-    x = resize(x, i64());
-    y = resize(y, i64());
-  }
-  return arith::AddIOp::create(b, x, y);
-}
-
-Value CudaBuilder::add(Value x, int64_t y) {
-  if (y == 0)
-    return x;
-  Value other = integer(x.getType(), y);
-  return arith::AddIOp::create(b, x, other);
-}
-
-Value CudaBuilder::mul(Value x, int64_t y) {
-  if (y == 1)
-    return x;
-  Value factor = integer(x.getType(), y);
-  return arith::MulIOp::create(b, x, factor);
-}
-
-Value CudaBuilder::divide(Value x, int64_t y) {
-  if (y == 1)
-    return x;
-  Value divisor = integer(x.getType(), y);
-  return arith::DivUIOp::create(b, x, divisor);
-}
-
-Value CudaBuilder::remainder(Value x, int64_t y) {
-  Value divisor = integer(x.getType(), y);
-  return arith::RemUIOp::create(b, x, divisor);
-}
-
-Value CudaBuilder::resize(Value x, Type type) {
-  if (x.getType() == type)
-    return x;
-  if (type == i64())
-    return arith::ExtUIOp::create(b, type, x);
-  return arith::TruncIOp::create(b, type, x);
-}
 
 Value CudaBuilder::less(Value x, int64_t y) {
   Value limit = integer(x.getType(), y);
@@ -68,31 +24,8 @@ Value CudaBuilder::select(Value condition, Value x, Value y) {
   return condition ? Value(arith::SelectOp::create(b, condition, x, y)) : x;
 }
 
-Value CudaBuilder::splat(Value scalar, int64_t width) {
-  if (!width)
-    return scalar;
-  return vector::BroadcastOp::create(b, VectorType::get({width}, scalar.getType()), scalar);
-}
-
 Value CudaBuilder::extract(Value vector, int64_t position) {
   return vector::ExtractOp::create(b, vector, ArrayRef<int64_t>{position});
-}
-
-Type CudaBuilder::memoryType(Type element) {
-  if (isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(1))
-    return b.getI8Type();
-  return element;
-}
-
-int64_t CudaBuilder::bytesOf(Type element) {
-  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
-}
-
-Value CudaBuilder::address(Value base, Value elementIndex, Type element) {
-  // Indices are never negative, but LLVM would extend their sign.
-  Value wide = resize(elementIndex, i64());
-  SmallVector<LLVM::GEPArg> indices = {wide};
-  return LLVM::GEPOp::create(b, base.getType(), memoryType(element), base, indices);
 }
 
 Value CudaBuilder::address(Value base, int64_t elementIndex, Type element) {
@@ -102,51 +35,6 @@ Value CudaBuilder::address(Value base, int64_t elementIndex, Type element) {
     return address(base, integer(i64(), elementIndex), element);
   SmallVector<LLVM::GEPArg> indices = {static_cast<int32_t>(elementIndex)};
   return LLVM::GEPOp::create(b, base.getType(), memoryType(element), base, indices);
-}
-
-Value CudaBuilder::load(Value at, Type element, int64_t width, int64_t alignment) {
-  Type memory = memoryType(element);
-  alignment = std::min<int64_t>(16, std::max(alignment, bytesOf(element)));
-  Value value = LLVM::LoadOp::create(b, widen(memory, width), at, alignment);
-  if (memory == element)
-    return value;
-  if (!element.isInteger(1))
-    return arith::BitcastOp::create(b, widen(element, width), value);
-  Value zero = integer(value.getType(), 0);
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, value, zero);
-}
-
-void CudaBuilder::store(Value value, Value at, Type element, int64_t alignment) {
-  Type memory = memoryType(element);
-  int64_t width = 0;
-  if (auto vector = dyn_cast<VectorType>(value.getType()))
-    width = vector.getDimSize(0);
-  if (element.isInteger(1))
-    value = arith::ExtUIOp::create(b, widen(memory, width), value);
-  else if (memory != element)
-    value = arith::BitcastOp::create(b, widen(memory, width), value);
-  alignment = std::min<int64_t>(16, std::max(alignment, bytesOf(element)));
-  LLVM::StoreOp::create(b, value, at, alignment);
-}
-
-void CudaBuilder::when(Value condition, const std::function<void()> &body) {
-  if (!condition)
-    return body();
-  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  body();
-}
-
-SmallVector<Value> CudaBuilder::loop(Value from, Value to, Value step, ValueRange initial,
-                                     const std::function<SmallVector<Value>(Value, ValueRange)> &body) {
-  auto loop = scf::ForOp::create(b, from, to, step, initial);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> values = body(loop.getInductionVar(), loop.getRegionIterArgs());
-  if (!initial.empty())
-    scf::YieldOp::create(b, values);
-  return loop.getResults();
 }
 
 Value CudaBuilder::threadId() {
@@ -219,11 +107,10 @@ Value CudaBuilder::dynamicShared(gpu::GPUModuleOp module) {
   return LLVM::AddressOfOp::create(b, shared(), symbol);
 }
 
-LLVM::LLVMFuncOp CudaBuilder::kernel(gpu::GPUModuleOp module, StringRef symbol, unsigned inputs, unsigned outputs,
-                                     bool workspace, int64_t block, int64_t blocksPerMultiprocessor) {
-  unsigned count = inputs + outputs + workspace;
+LLVM::LLVMFuncOp CudaBuilder::kernel(gpu::GPUModuleOp module, StringRef symbol, unsigned args, int64_t block,
+                                     int64_t blocksPerMultiprocessor) {
   b.setInsertionPointToEnd(module.getBody());
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), SmallVector<Type>(count, global()),
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), SmallVector<Type>(args, global()),
                                           /*isVarArg=*/false);
   auto func = LLVM::LLVMFuncOp::create(b, symbol, type);
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
@@ -231,12 +118,8 @@ LLVM::LLVMFuncOp CudaBuilder::kernel(gpu::GPUModuleOp module, StringRef symbol, 
   if (blocksPerMultiprocessor)
     func->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                   b.getI32IntegerAttr(static_cast<int32_t>(blocksPerMultiprocessor)));
-  for (unsigned i = 0; i < count; ++i) {
+  for (unsigned i = 0; i < args; ++i)
     func.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
-    func.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(16));
-    if (i < inputs)
-      func.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
-  }
   Block *entry = func.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
   LLVM::ReturnOp::create(b, ValueRange());

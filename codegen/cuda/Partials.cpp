@@ -183,16 +183,8 @@ void ClusterEmitter::storeScalars(const Running &running) {
 
 // 32 columns a block (a line of memory a row), or one block for a scalar.
 void ClusterEmitter::emitFinish(SmallVectorImpl<KernelEntry> &entries) {
-  unsigned inputs = cluster.getInputs().size(), outputs = cluster.getResults().size();
   std::string name = symbol + "_finish";
-  auto func = k.kernel(module, name, inputs, outputs, true, finishBlock, 0);
-  Block &entry = func.getBody().front();
-  values.outputs.clear();
-  for (unsigned i = 0; i < outputs; ++i)
-    values.outputs.push_back(entry.getArgument(inputs + i));
-  values.workspace = entry.getArguments().back();
-  thread = k.threadId();
-  block = k.blockId();
+  enter(name, finishBlock, 0);
   int64_t blocks = 0;
   for (const Reduction &reduction : s.reductions) {
     ReductionKind kind = reduction.second;

@@ -25,7 +25,7 @@ enum UpdateArgument {
   OldMasterScale,
   NewMasterScale,
   Amax,   // bits of FP32 a parameter: raised to the largest magnitude among the new weights
-  Hyper,  // FP32, UpdateHyper of codegen/cpu/UpdateKernel.h; Skip not 0: nothing is written
+  Hyper,  // FP32, UpdateHyper of codegen/kernel/UpdateMath.h; Skip not 0: nothing is written
   Blocks, // one I64: blocks at hand
   UpdateArgumentCount
 };

@@ -35,6 +35,15 @@ public:
   Value tanh(Value x) { return math::TanhOp::create(b, loc, x); }
   Value erf(Value x) { return math::ErfOp::create(b, loc, x); }
   Value sqrt(Value x) { return math::SqrtOp::create(b, loc, x); }
+  Value inverse(Value x) {
+    Value one = constantLike(x, 1);
+    return div(one, x);
+  }
+  // 1 / sqrt(x + eps)
+  Value inverseRoot(Value x, double eps) {
+    Value shifted = add(x, eps);
+    return inverse(sqrt(shifted));
+  }
   Value neg(Value x) { return arith::NegFOp::create(b, loc, x); }
   Value select(Value c, Value x, Value y) { return arith::SelectOp::create(b, loc, c, x, y); }
   Value f32(Value x) {
@@ -113,10 +122,7 @@ void expand(LayerNormOp op, Emitter e) {
   Value square = e.mul(centred, centred);
   Value squares = e.reduceLast(ReduceKind::Sum, square);
   Value variance = e.mul(squares, inverse);
-  Value shifted = e.add(variance, op.getEps().convertToDouble());
-  Value root = e.sqrt(shifted);
-  Value one = e.constantLike(root, 1);
-  Value rstd = e.div(one, root);
+  Value rstd = e.inverseRoot(variance, op.getEps().convertToDouble());
   Value rstdRow = e.acrossRow(rstd, x);
   Value y = e.mul(centred, rstdRow);
   if (op.getScale()) {
@@ -135,10 +141,7 @@ void expand(RmsNormOp op, Emitter e) {
   Value square = e.mul(x, x);
   Value squares = e.reduceLast(ReduceKind::Sum, square);
   Value meanSquare = e.mul(squares, 1.0 / Emitter::typeOf(x).getShape().back());
-  Value shifted = e.add(meanSquare, op.getEps().convertToDouble());
-  Value root = e.sqrt(shifted);
-  Value one = e.constantLike(root, 1);
-  Value rstd = e.div(one, root);
+  Value rstd = e.inverseRoot(meanSquare, op.getEps().convertToDouble());
   Value rstdRow = e.acrossRow(rstd, x);
   Value y = e.mul(x, rstdRow);
   if (op.getScale()) {
@@ -155,8 +158,7 @@ void expand(SoftmaxOp op, Emitter e) {
   Value shifted = e.sub(x, mostRow);
   Value exps = e.exp(shifted);
   Value sum = e.reduceLast(ReduceKind::Sum, exps);
-  Value one = e.constantLike(sum, 1);
-  Value inverse = e.div(one, sum);
+  Value inverse = e.inverse(sum);
   Value inverseRow = e.acrossRow(inverse, x);
   Value y = e.mul(exps, inverseRow);
   replace(op, {e.to(y, op.getY().getType())});

@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/Convert.h"
 #include "runtime/core/Error.h"
-#include "runtime/core/Fp8.h"
 
 namespace msamp::runtime {
 
@@ -163,23 +163,20 @@ const TensorView &SafetensorsReader::at(const std::string &name) const {
 std::vector<float> SafetensorsReader::readFloats(const std::string &name) const {
   const TensorView &view = at(name);
   std::vector<float> out(static_cast<size_t>(view.elements()));
-  auto convert = [&]<class T>(T, auto decode) {
+  auto convert = [&]<class T>(T value) {
     for (size_t i = 0; i < out.size(); ++i) {
-      T value;
       std::memcpy(&value, view.data + i * sizeof(T), sizeof(T)); // data need not be aligned
-      out[i] = decode(value);
+      out[i] = static_cast<float>(value);
     }
   };
   switch (view.type) {
-  case Type::F32: convert(float(), [](float v) { return v; }); break;
-  case Type::BF16: convert(uint16_t(), [](uint16_t v) { return decodeBF16(v); }); break;
-  case Type::F16: convert(uint16_t(), [](uint16_t v) { return decodeF16(v); }); break;
-  case Type::E4M3: convert(uint8_t(), [](uint8_t v) { return decodeE4M3(v); }); break;
-  case Type::E5M2: convert(uint8_t(), [](uint8_t v) { return decodeE5M2(v); }); break;
-  case Type::I64: convert(int64_t(), [](int64_t v) { return static_cast<float>(v); }); break;
-  case Type::I32: convert(int32_t(), [](int32_t v) { return static_cast<float>(v); }); break;
-  case Type::U8: convert(uint8_t(), [](uint8_t v) { return static_cast<float>(v); }); break;
-  default: failData("{}: tensor \"{}\" has no type that can be read as floats", path_.string(), name);
+  case Type::I64: convert(int64_t()); break;
+  case Type::I32: convert(int32_t()); break;
+  case Type::U8: convert(uint8_t()); break;
+  default:
+    if (!isFloat(view.type))
+      failData("{}: tensor \"{}\" has no type that can be read as floats", path_.string(), name);
+    decodeFloats(view.type, view.data, out.data(), view.elements());
   }
   return out;
 }

@@ -30,6 +30,8 @@ constexpr std::string_view nameOf(Type type) {
 }
 
 constexpr bool isFp8(Type type) { return type == Type::E4M3 || type == Type::E5M2; }
+// Whether moments of this type are kept times a scale, one a block.
+constexpr bool isBlockScaled(Type type) { return isFp8(type) || type == Type::F16; }
 constexpr bool isFloat(Type type) { return static_cast<int>(type) <= 4; }
 
 // What a byte is for: the rows of the memory table.

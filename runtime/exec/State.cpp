@@ -6,9 +6,6 @@ namespace msamp::runtime {
 
 namespace {
 
-// Values narrower than these have a scale a block when they are moments.
-bool blockScaled(Type type) { return isFp8(type) || type == Type::F16; }
-
 int64_t elementsOf(const plan::Parameter &parameter) {
   int64_t n = 1;
   for (int64_t d : parameter.shape())
@@ -126,9 +123,9 @@ State::State(const plan::Plan &plan, Device &device, unsigned rank, unsigned ran
     array(state.grad, state.gradType, all, allValues, Role::Gradients);
     array(state.m, state.mType, own, ownValues, Role::Moments);
     array(state.v, state.vType, own, ownValues, Role::Moments);
-    if (blockScaled(state.mType))
+    if (isBlockScaled(state.mType))
       place(state.mScale, own * sizeof(float), Role::Scales, 0);
-    if (blockScaled(state.vType))
+    if (isBlockScaled(state.vType))
       place(state.vScale, own * sizeof(float), Role::Scales, 0);
     if (isFp8(state.gradType) && ranks > 1)
       place(state.gradScale, all * sizeof(float), Role::Scales, 0);

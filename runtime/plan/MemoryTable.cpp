@@ -15,11 +15,6 @@ uint64_t round64(uint64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// Values narrower than FP32 have a scale a block when they are moments.
-bool blockScaled(plan::Type type) {
-  return type == plan::E4M3 || type == plan::E5M2 || type == plan::F16;
-}
-
 uint64_t elementsOf(const plan::Parameter &parameter) {
   uint64_t n = 1;
   for (int64_t d : parameter.shape())
@@ -79,9 +74,9 @@ RoleBytes memoryOfRank(const plan::Plan &plan, const plan::Target &target, unsig
     table.array(Role::Gradients, state.grad(), state.elements(), state.values());
     table.array(Role::Moments, state.m(), own.elements, own.values);
     table.array(Role::Moments, state.v(), own.elements, own.values);
-    if (blockScaled(state.m()))
+    if (isBlockScaled(static_cast<Type>(state.m())))
       table.scales(own.elements / blockSize);
-    if (blockScaled(state.v()))
+    if (isBlockScaled(static_cast<Type>(state.v())))
       table.scales(own.elements / blockSize);
     if (isFp8(static_cast<Type>(state.grad())) && ranks > 1)
       table.scales(state.elements() / blockSize);

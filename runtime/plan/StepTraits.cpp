@@ -24,11 +24,10 @@ std::string matmulText(const plan::Step &step) {
 // Of a class's flat space, on one of `ranks`.
 uint64_t updateBytes(const plan::Plan &plan, const plan::StateClass &state, unsigned ranks) {
   auto size = [](plan::Type type) { return static_cast<uint64_t>(sizeOf(static_cast<Type>(type))); };
-  auto blockScaled = [](plan::Type type) { return type == plan::E4M3 || type == plan::E5M2 || type == plan::F16; };
   const uint64_t share = plan.zero() > 0 ? state.elements() / ranks : state.elements();
   uint64_t bytes = share * (size(state.grad()) + 2 * (size(state.m()) + size(state.v()) + size(state.master())));
   for (plan::Type type : {state.m(), state.v()})
-    bytes += blockScaled(type) ? share / blockSize * 2 * sizeof(float) : 0;
+    bytes += isBlockScaled(static_cast<Type>(type)) ? share / blockSize * 2 * sizeof(float) : 0;
   // A weight beside a master is only written.
   return bytes + share * size(state.weight()) * (state.master() == plan::NONE ? 2 : 1);
 }

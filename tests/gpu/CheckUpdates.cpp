@@ -47,10 +47,6 @@ enum Reference {
   RefCount
 };
 
-bool hasBlockScale(Type type) {
-  return type == Type::F16 || runtime::isFp8(type);
-}
-
 // A state of several parameters of very different sizes.
 struct State {
   State(const plan::StateClass &c, bool gradPerBlock)
@@ -77,8 +73,8 @@ struct State {
     newWeightScale = scales(c.weight_scaled(), parameters, 512);
     oldMasterScale = scales(c.master_scaled(), parameters, 4096);
     newMasterScale = scales(c.master_scaled(), parameters, 8192);
-    mScale = scales(hasBlockScale(types[3].second), blocks, 8192);
-    vScale = scales(hasBlockScale(types[4].second), blocks, 1 << 20);
+    mScale = scales(runtime::isBlockScaled(types[3].second), blocks, 8192);
+    vScale = scales(runtime::isBlockScaled(types[4].second), blocks, 1 << 20);
     for (auto [which, type] : types) {
       std::vector<uint8_t> &data = arrays[which];
       data.resize(static_cast<size_t>(blocks * blockSize) * runtime::sizeOf(type));
@@ -291,8 +287,8 @@ private:
     }
     for (auto [scale, of] : {std::pair{MScale, 3}, std::pair{VScale, 4}}) {
       repeat(scale, sizeof(float));
-      bytes -= hasBlockScale(s.types[of].second) ? 0 : static_cast<size_t>(blocks) * sizeof(float);
-      bytes += hasBlockScale(s.types[of].second) ? static_cast<size_t>(blocks) * sizeof(float) : 0;
+      bytes -= runtime::isBlockScaled(s.types[of].second) ? 0 : static_cast<size_t>(blocks) * sizeof(float);
+      bytes += runtime::isBlockScaled(s.types[of].second) ? static_cast<size_t>(blocks) * sizeof(float) : 0;
     }
     repeat(Owner, sizeof(int32_t));
     context.gpu.upload(args[Blocks], &blocks, sizeof(blocks));

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/core/Error.h"
 #include "tests/gpu/CheckTensor.h"
+#include "tests/gpu/RunCheck.h"
 
 int main(int argc, char **argv) {
   using namespace msamp;
@@ -26,16 +26,13 @@ int main(int argc, char **argv) {
       report.only = option;
     }
   }
-  try {
+  return gputest::runCheck("msamp-ops-check", [&] {
     auto cpu = runtime::makeDevice({.kind = "cpu"}),
          gpu = runtime::makeDevice({.kind = kind, .deterministic = !report.anyOrder});
     fmt::print("{} against {}\n", gpu->description(), cpu->description());
     test::checkMatMul({*cpu, *gpu}, report);
     test::checkAttention({*cpu, *gpu}, report);
-  } catch (const runtime::Error &error) {
-    fmt::print(stderr, "msamp-ops-check: {}\n", error.what());
-    return error.exitCode();
-  }
-  fmt::print("ops: {} checked, {} wrong\n", report.checked, report.wrong);
-  return report.wrong == 0 ? 0 : 1;
+    fmt::print("ops: {} checked, {} wrong\n", report.checked, report.wrong);
+    return report.wrong == 0 ? 0 : 1;
+  });
 }

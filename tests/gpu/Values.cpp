@@ -1,7 +1,7 @@
 #include "tests/gpu/Values.h"
 
+#include "runtime/core/Convert.h"
 #include "runtime/core/Error.h"
-#include "runtime/core/Fp8.h"
 
 #include <algorithm>
 #include <array>
@@ -31,42 +31,13 @@ static uint64_t mixed(uint64_t z) {
 }
 
 float decode(Type type, const void *data, int64_t i) {
-  switch (type) {
-  case Type::F32:
-    return static_cast<const float *>(data)[i];
-  case Type::BF16:
-    return decodeBF16(static_cast<const uint16_t *>(data)[i]);
-  case Type::F16:
-    return decodeF16(static_cast<const uint16_t *>(data)[i]);
-  case Type::E4M3:
-    return decodeE4M3(static_cast<const uint8_t *>(data)[i]);
-  case Type::E5M2:
-    return decodeE5M2(static_cast<const uint8_t *>(data)[i]);
-  default:
-    return 0;
-  }
+  float value;
+  decodeFloats(type, static_cast<const std::byte *>(data) + static_cast<size_t>(i) * sizeOf(type), &value, 1);
+  return value;
 }
 
 void encode(Type type, void *data, int64_t i, float value) {
-  switch (type) {
-  case Type::F32:
-    static_cast<float *>(data)[i] = value;
-    break;
-  case Type::BF16:
-    static_cast<uint16_t *>(data)[i] = encodeBF16(value);
-    break;
-  case Type::F16:
-    static_cast<uint16_t *>(data)[i] = encodeF16(value);
-    break;
-  case Type::E4M3:
-    static_cast<uint8_t *>(data)[i] = encodeE4M3(value);
-    break;
-  case Type::E5M2:
-    static_cast<uint8_t *>(data)[i] = encodeE5M2(value);
-    break;
-  default:
-    break;
-  }
+  encodeFloats(type, &value, static_cast<std::byte *>(data) + static_cast<size_t>(i) * sizeOf(type), 1);
 }
 
 // Values come out of a table of 65,536: hashing an index is cheaper than drawing from a distribution.

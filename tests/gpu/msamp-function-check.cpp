@@ -4,6 +4,7 @@
 #include "runtime/core/Fp8.h"
 #include "runtime/core/MappedFile.h"
 #include "tests/gpu/Gpu.h"
+#include "tests/gpu/RunCheck.h"
 #include "tests/gpu/Values.h"
 
 #include <atomic>
@@ -195,13 +196,6 @@ int check(int argc, char **argv) {
 } // namespace msamp::gputest
 
 int main(int argc, char **argv) {
-  try {
-    return msamp::gputest::check(argc, argv);
-  } catch (const msamp::runtime::Error &e) {
-    std::cerr << "msamp-function-check: error: " << e.what() << std::endl;
-    return e.exitCode();
-  } catch (const std::exception &e) {
-    std::cerr << "msamp-function-check: error: " << e.what() << std::endl;
-    return static_cast<int>(msamp::runtime::Exit::TryAgain);
-  }
+  using namespace msamp::gputest;
+  return runCheck("msamp-function-check", [&] { return check(argc, argv); });
 }

@@ -5,6 +5,7 @@
 #include "runtime/core/MappedFile.h"
 #include "runtime/device/Targets.h"
 #include "tests/gpu/Check.h"
+#include "tests/gpu/RunCheck.h"
 
 #include <cstdlib>
 #include <dlfcn.h>
@@ -65,7 +66,7 @@ int check(int argc, char **argv) {
     checkUpdates(context, progress);
   } catch (const GpuError &e) {
     if (!e.lost || progress.next == 0)
-      runtime::failTryAgain("{}", e.what());
+      throw;
     // The device is lost to this process, not to the next.
     const std::string state = fmt::format("{} {} {}", progress.next, progress.checked, progress.wrong);
     setenv(resume, state.c_str(), 1);
@@ -80,13 +81,6 @@ int check(int argc, char **argv) {
 } // namespace msamp::gputest
 
 int main(int argc, char **argv) {
-  try {
-    return msamp::gputest::check(argc, argv);
-  } catch (const msamp::runtime::Error &e) {
-    std::cerr << "msamp-kernel-check: error: " << e.what() << std::endl;
-    return e.exitCode();
-  } catch (const std::exception &e) {
-    std::cerr << "msamp-kernel-check: error: internal error: " << e.what() << std::endl;
-    return static_cast<int>(msamp::runtime::Exit::Internal);
-  }
+  using namespace msamp::gputest;
+  return runCheck("msamp-kernel-check", [&] { return check(argc, argv); });
 }

@@ -72,6 +72,24 @@ struct Shape {
   }
   // Keys that query `t` may look at.
   int64_t visible(int64_t t) const { return causal ? std::clamp<int64_t>(t + keys - queries + 1, 0, keys) : keys; }
+
+  // body(head, first row, rows, keys that any of them sees) for each block of rows of the heads of a group.
+  template <class Body> void overBlocks(int64_t group, Body &&body) const {
+    const int64_t perGroup = heads / groups;
+    for (int64_t head = group * perGroup; head < (group + 1) * perGroup; ++head)
+      for (int64_t t0 = 0; t0 < queries; t0 += blockRows) {
+        const int64_t rows = std::min(blockRows, queries - t0);
+        body(head, t0, rows, visible(t0 + rows - 1));
+      }
+  }
+
+  // Floats of a group's keys and values, and of a block's queries, scores and outputs.
+  int64_t sizeK() const { return round16(keys * width); }
+  int64_t sizeV() const { return round16(keys * valueWidth); }
+  int64_t sizeQ() const { return round16(blockRows * width); }
+  int64_t sizeS() const { return round16(blockRows * keys); }
+  int64_t sizeO() const { return round16(blockRows * valueWidth); }
+  static int64_t round16(int64_t x) { return (x + 15) / 16 * 16; }
 };
 
 struct Bias {
@@ -99,104 +117,107 @@ struct Bias {
   }
 };
 
-int64_t round16(int64_t x) { return (x + 15) / 16 * 16; }
-
 float &at(const Tensor &lse, int64_t batch, int64_t head, int64_t t) {
   return reinterpret_cast<float *>(lse.data)[batch * lse.strides[0] + head * lse.strides[1] + t * lse.strides[2]];
 }
 
+// What the forward pass reads and writes, and the backward pass reads.
+struct Operands {
+  Shape s;
+  Heads q, k, v, o;
+  Bias bias;
+  float factor;
+
+  Operands(const VectorOps &ops, const AttentionArgs &args)
+      : s(args), q{ops, args.q}, k{ops, args.k}, v{ops, args.v}, o{ops, args.o},
+        bias{ops, args.hasBias ? &args.bias : nullptr}, factor(static_cast<float>(args.scale)) {}
+};
+
+// Tiles one behind the other in a thread's memory.
+struct Tiles {
+  float *next;
+  float *take(int64_t floats) { return std::exchange(next, next + floats); }
+};
+
 } // namespace
 
 void CpuDevice::attention(const AttentionArgs &args) {
-  const Shape s(args);
-  const Heads q{ops_, args.q}, k{ops_, args.k}, v{ops_, args.v}, o{ops_, args.o};
-  const Bias bias{ops_, args.hasBias ? &args.bias : nullptr};
-  const int64_t perGroup = s.heads / s.groups;
-  const float factor = static_cast<float>(args.scale);
+  const Operands operands(ops_, args);
+  const auto &[s, q, k, v, o, bias, factor] = operands;
   pool_.run(s.batches * s.groups, [&](int64_t task, unsigned thread) {
     const int64_t batch = task / s.groups, group = task % s.groups;
-    const int64_t sizeK = round16(s.keys * s.width), sizeV = round16(s.keys * s.valueWidth), sizeQ = round16(s.blockRows * s.width),
-                  sizeS = round16(s.blockRows * s.keys), sizeO = round16(s.blockRows * s.valueWidth);
-    float *memory = scratch_[thread].get(static_cast<size_t>(sizeK + sizeV + sizeQ + sizeS + sizeO + s.keys));
-    float *qMemory = memory + sizeK + sizeV, *scores = qMemory + sizeQ, *oMemory = scores + sizeS, *biasMemory = oMemory + sizeO;
-    const Rows kRows = k.read(batch, group, 0, s.keys, memory), vRows = v.read(batch, group, 0, s.keys, memory + sizeK);
-    for (int64_t head = group * perGroup; head < (group + 1) * perGroup; ++head)
-      for (int64_t t0 = 0; t0 < s.queries; t0 += s.blockRows) {
-        const int64_t rows = std::min(s.blockRows, s.queries - t0), keys = s.visible(t0 + rows - 1);
-        if (keys == 0) {
-          std::memset(oMemory, 0, static_cast<size_t>(rows * s.valueWidth) * sizeof(float));
-          o.write(batch, head, t0, rows, oMemory, s.valueWidth);
-          for (int64_t i = 0; i < rows; ++i)
-            at(args.lse, batch, head, t0 + i) = -INFINITY;
-          continue;
-        }
-        const Rows qRows = q.read(batch, head, t0, rows, qMemory);
-        gemm(false, true, rows, keys, s.width, qRows.data, qRows.ld, kRows.data, kRows.ld, 0.0f, scores, keys);
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t visible = s.visible(t0 + i);
-          float *row = scores + i * keys;
-          at(args.lse, batch, head, t0 + i) =
-              ops_.softmax(row, bias.row(batch, head, t0 + i, visible, biasMemory), factor, visible);
-          std::fill(row + visible, row + keys, 0.0f);
-        }
-        const bool direct = o.inPlace();
-        float *out = direct ? reinterpret_cast<float *>(o.base(batch, head, t0)) : oMemory;
-        gemm(false, false, rows, s.valueWidth, keys, scores, keys, vRows.data, vRows.ld, 0.0f, out,
-            direct ? args.o.strides[1] : s.valueWidth);
-        if (!direct)
-          o.write(batch, head, t0, rows, out, s.valueWidth);
+    Tiles tiles{scratch_[thread].get(static_cast<size_t>(s.sizeK() + s.sizeV() + s.sizeQ() + s.sizeS() + s.sizeO() + s.keys))};
+    const Rows kRows = k.read(batch, group, 0, s.keys, tiles.take(s.sizeK()));
+    const Rows vRows = v.read(batch, group, 0, s.keys, tiles.take(s.sizeV()));
+    float *qMemory = tiles.take(s.sizeQ()), *scores = tiles.take(s.sizeS()), *oMemory = tiles.take(s.sizeO()),
+          *biasMemory = tiles.take(s.keys);
+    s.overBlocks(group, [&](int64_t head, int64_t t0, int64_t rows, int64_t keys) {
+      if (keys == 0) {
+        std::memset(oMemory, 0, static_cast<size_t>(rows * s.valueWidth) * sizeof(float));
+        o.write(batch, head, t0, rows, oMemory, s.valueWidth);
+        for (int64_t i = 0; i < rows; ++i)
+          at(args.lse, batch, head, t0 + i) = -INFINITY;
+        return;
       }
+      const Rows qRows = q.read(batch, head, t0, rows, qMemory);
+      gemm(false, true, rows, keys, s.width, qRows.data, qRows.ld, kRows.data, kRows.ld, 0.0f, scores, keys);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t visible = s.visible(t0 + i);
+        float *row = scores + i * keys;
+        at(args.lse, batch, head, t0 + i) = ops_.softmax(row, bias.row(batch, head, t0 + i, visible, biasMemory), factor, visible);
+        std::fill(row + visible, row + keys, 0.0f);
+      }
+      const bool direct = o.inPlace();
+      float *out = direct ? reinterpret_cast<float *>(o.base(batch, head, t0)) : oMemory;
+      gemm(false, false, rows, s.valueWidth, keys, scores, keys, vRows.data, vRows.ld, 0.0f, out,
+          direct ? args.o.strides[1] : s.valueWidth);
+      if (!direct)
+        o.write(batch, head, t0, rows, out, s.valueWidth);
+    });
   });
 }
 
 void CpuDevice::attentionGrad(const AttentionArgs &args) {
-  const Shape s(args);
-  const Heads q{ops_, args.q}, k{ops_, args.k}, v{ops_, args.v}, o{ops_, args.o}, dO{ops_, args.dO}, dQ{ops_, args.dQ},
-      dK{ops_, args.dK}, dV{ops_, args.dV};
-  const Bias bias{ops_, args.hasBias ? &args.bias : nullptr};
-  const int64_t perGroup = s.heads / s.groups;
-  const float factor = static_cast<float>(args.scale);
+  const Operands operands(ops_, args);
+  const auto &[s, q, k, v, o, bias, factor] = operands;
+  const Heads dO{ops_, args.dO}, dQ{ops_, args.dQ}, dK{ops_, args.dK}, dV{ops_, args.dV};
   pool_.run(s.batches * s.groups, [&](int64_t task, unsigned thread) {
     const int64_t batch = task / s.groups, group = task % s.groups;
-    const int64_t sizeK = round16(s.keys * s.width), sizeV = round16(s.keys * s.valueWidth), sizeQ = round16(s.blockRows * s.width),
-                  sizeS = round16(s.blockRows * s.keys), sizeO = round16(s.blockRows * s.valueWidth);
-    float *memory = scratch_[thread].get(
-        static_cast<size_t>(2 * sizeK + 2 * sizeV + 2 * sizeQ + 2 * sizeS + 2 * sizeO + s.keys));
-    auto take = [&memory](int64_t size) { return std::exchange(memory, memory + size); };
-    float *kMemory = take(sizeK), *vMemory = take(sizeV), *dKSum = take(sizeK), *dVSum = take(sizeV), *qMemory = take(sizeQ),
-          *dQMemory = take(sizeQ), *p = take(sizeS), *dP = take(sizeS), *oMemory = take(sizeO), *dOMemory = take(sizeO),
-          *biasMemory = take(s.keys);
-    const Rows kRows = k.read(batch, group, 0, s.keys, kMemory), vRows = v.read(batch, group, 0, s.keys, vMemory);
+    Tiles tiles{scratch_[thread].get(
+        static_cast<size_t>(2 * (s.sizeK() + s.sizeV() + s.sizeQ() + s.sizeS() + s.sizeO()) + s.keys))};
+    const Rows kRows = k.read(batch, group, 0, s.keys, tiles.take(s.sizeK()));
+    const Rows vRows = v.read(batch, group, 0, s.keys, tiles.take(s.sizeV()));
+    float *dKSum = tiles.take(s.sizeK()), *dVSum = tiles.take(s.sizeV()), *qMemory = tiles.take(s.sizeQ()),
+          *dQMemory = tiles.take(s.sizeQ()), *p = tiles.take(s.sizeS()), *dP = tiles.take(s.sizeS()),
+          *oMemory = tiles.take(s.sizeO()), *dOMemory = tiles.take(s.sizeO()), *biasMemory = tiles.take(s.keys);
     std::memset(dKSum, 0, static_cast<size_t>(s.keys * s.width) * sizeof(float));
     std::memset(dVSum, 0, static_cast<size_t>(s.keys * s.valueWidth) * sizeof(float));
-    for (int64_t head = group * perGroup; head < (group + 1) * perGroup; ++head)
-      for (int64_t t0 = 0; t0 < s.queries; t0 += s.blockRows) {
-        const int64_t rows = std::min(s.blockRows, s.queries - t0), keys = s.visible(t0 + rows - 1);
-        if (keys == 0) {
-          std::memset(dQMemory, 0, static_cast<size_t>(rows * s.width) * sizeof(float));
-          dQ.write(batch, head, t0, rows, dQMemory, s.width);
-          continue;
-        }
-        const Rows qRows = q.read(batch, head, t0, rows, qMemory), oRows = o.read(batch, head, t0, rows, oMemory),
-                   dORows = dO.read(batch, head, t0, rows, dOMemory);
-        gemm(false, true, rows, keys, s.width, qRows.data, qRows.ld, kRows.data, kRows.ld, 0.0f, p, keys);
-        gemm(false, true, rows, keys, s.valueWidth, dORows.data, dORows.ld, vRows.data, vRows.ld, 0.0f, dP, keys);
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t visible = s.visible(t0 + i);
-          float *pRow = p + i * keys, *dPRow = dP + i * keys;
-          const float delta = ops_.dot(dORows.data + i * dORows.ld, oRows.data + i * oRows.ld, s.valueWidth);
-          ops_.softmaxGrad(pRow, dPRow, bias.row(batch, head, t0 + i, visible, biasMemory), factor,
-              at(args.lse, batch, head, t0 + i), delta, visible);
-          std::fill(pRow + visible, pRow + keys, 0.0f);
-          std::fill(dPRow + visible, dPRow + keys, 0.0f);
-        }
-        // dP now holds the gradient of the scores, before `factor`.
-        gemm(true, false, keys, s.valueWidth, rows, p, keys, dORows.data, dORows.ld, 1.0f, dVSum, s.valueWidth);
-        gemm(true, false, keys, s.width, rows, dP, keys, qRows.data, qRows.ld, 1.0f, dKSum, s.width);
-        gemm(false, false, rows, s.width, keys, dP, keys, kRows.data, kRows.ld, 0.0f, dQMemory, s.width);
-        ops_.scale(dQMemory, factor, rows * s.width);
+    s.overBlocks(group, [&](int64_t head, int64_t t0, int64_t rows, int64_t keys) {
+      if (keys == 0) {
+        std::memset(dQMemory, 0, static_cast<size_t>(rows * s.width) * sizeof(float));
         dQ.write(batch, head, t0, rows, dQMemory, s.width);
+        return;
       }
+      const Rows qRows = q.read(batch, head, t0, rows, qMemory), oRows = o.read(batch, head, t0, rows, oMemory),
+                 dORows = dO.read(batch, head, t0, rows, dOMemory);
+      gemm(false, true, rows, keys, s.width, qRows.data, qRows.ld, kRows.data, kRows.ld, 0.0f, p, keys);
+      gemm(false, true, rows, keys, s.valueWidth, dORows.data, dORows.ld, vRows.data, vRows.ld, 0.0f, dP, keys);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t visible = s.visible(t0 + i);
+        float *pRow = p + i * keys, *dPRow = dP + i * keys;
+        const float delta = ops_.dot(dORows.data + i * dORows.ld, oRows.data + i * oRows.ld, s.valueWidth);
+        ops_.softmaxGrad(pRow, dPRow, bias.row(batch, head, t0 + i, visible, biasMemory), factor,
+            at(args.lse, batch, head, t0 + i), delta, visible);
+        std::fill(pRow + visible, pRow + keys, 0.0f);
+        std::fill(dPRow + visible, dPRow + keys, 0.0f);
+      }
+      // dP now holds the gradient of the scores, before `factor`.
+      gemm(true, false, keys, s.valueWidth, rows, p, keys, dORows.data, dORows.ld, 1.0f, dVSum, s.valueWidth);
+      gemm(true, false, keys, s.width, rows, dP, keys, qRows.data, qRows.ld, 1.0f, dKSum, s.width);
+      gemm(false, false, rows, s.width, keys, dP, keys, kRows.data, kRows.ld, 0.0f, dQMemory, s.width);
+      ops_.scale(dQMemory, factor, rows * s.width);
+      dQ.write(batch, head, t0, rows, dQMemory, s.width);
+    });
     ops_.scale(dKSum, factor, s.keys * s.width);
     dK.write(batch, group, 0, s.keys, dKSum, s.width);
     dV.write(batch, group, 0, s.keys, dVSum, s.valueWidth);

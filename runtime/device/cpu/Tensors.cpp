@@ -5,73 +5,54 @@
 #include <vector>
 
 #include "runtime/core/Error.h"
+#include "runtime/device/FoldedDims.h"
 #include "runtime/device/cpu/CpuDevice.h"
 
 namespace msamp::runtime::cpu {
 
 namespace {
 
-// Two tensors of one shape as runs along the last dimension, neighbouring dimensions merged where both allow it.
+// Two tensors of one shape as runs along the last dimension; few long ones are cut, so that threads and caches get pieces
+// of a size they like.
 struct Runs {
-  std::vector<int64_t> shape, strideA, strideB; // outer dimensions
+  FoldedDims<2> outer;
   int64_t length = 1, stepA = 1, stepB = 1;
   int64_t count = 1;
 
-  Runs(const Tensor &a, const Tensor &b) {
-    if (a.rank != b.rank)
-      failInternal("tensors of {} and {} dimensions do not fit", a.rank, b.rank);
-    std::vector<int64_t> n, sa, sb;
-    for (unsigned d = 0; d < a.rank; ++d) {
-      if (a.shape[d] != b.shape[d])
-        failInternal("dimensions {} and {} do not fit", a.shape[d], b.shape[d]);
-      if (a.shape[d] == 1)
-        continue;
-      if (!n.empty() && sa.back() == a.strides[d] * a.shape[d] && sb.back() == b.strides[d] * b.shape[d]) {
-        n.back() *= a.shape[d];
-        sa.back() = a.strides[d];
-        sb.back() = b.strides[d];
-      } else {
-        n.push_back(a.shape[d]);
-        sa.push_back(a.strides[d]);
-        sb.push_back(b.strides[d]);
+  Runs(const Tensor &a, const Tensor &b) : outer(foldedDims(a, b)) {
+    if (outer.rank > 0) {
+      const unsigned last = --outer.rank;
+      length = outer.shape[last];
+      stepA = outer.strides[last][0];
+      stepB = outer.strides[last][1];
+      if (const int64_t part = piece(); part < length) {
+        outer.shape[last] = length / part;
+        outer.strides[last] = {stepA * part, stepB * part};
+        ++outer.rank;
+        length = part;
       }
     }
-    if (!n.empty()) {
-      length = n.back();
-      stepA = sa.back();
-      stepB = sb.back();
-      n.pop_back();
-    }
-    // Few long runs are cut, so that threads and caches get pieces of a size they like.
-    constexpr int64_t piece = 16384;
-    if (length > piece && length % piece == 0) {
-      n.push_back(length / piece);
-      sa.back() = stepA * piece;
-      sb.back() = stepB * piece;
-      length = piece;
-    } else if (length > piece) {
-      for (int64_t part = piece; part >= 1024; --part)
-        if (length % part == 0) {
-          n.push_back(length / part);
-          sa.back() = stepA * part;
-          sb.back() = stepB * part;
-          length = part;
-          break;
-        }
-    }
-    shape = n;
-    strideA.assign(sa.begin(), sa.begin() + static_cast<long>(n.size()));
-    strideB.assign(sb.begin(), sb.begin() + static_cast<long>(n.size()));
-    for (int64_t d : shape)
-      count *= d;
+    for (unsigned d = 0; d < outer.rank; ++d)
+      count *= outer.shape[d];
+  }
+
+  // The largest part up to 16384 that divides a run, if it has at least 1024; else all.
+  int64_t piece() const {
+    constexpr int64_t most = 16384, least = 1024;
+    if (length > most)
+      for (int64_t part = most; part >= least; --part)
+        if (length % part == 0)
+          return part;
+    return length;
   }
 
   std::pair<int64_t, int64_t> offsets(int64_t run) const {
     int64_t a = 0, b = 0;
-    for (size_t d = shape.size(); d-- > 0;) {
-      a += run % shape[d] * strideA[d];
-      b += run % shape[d] * strideB[d];
-      run /= shape[d];
+    for (unsigned d = outer.rank; d-- > 0;) {
+      const int64_t at = run % outer.shape[d];
+      a += at * outer.strides[d][0];
+      b += at * outer.strides[d][1];
+      run /= outer.shape[d];
     }
     return {a, b};
   }

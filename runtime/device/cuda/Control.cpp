@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "runtime/core/Error.h"
-#include "runtime/core/Fp8.h"
+#include "runtime/device/FoldedDims.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/device/cuda/kernels/ControlArgs.h"
 #include "runtime/device/cuda/kernels/TensorArgs.h"
@@ -17,33 +17,19 @@ unsigned gridFor(int64_t count, unsigned processors) {
   return static_cast<unsigned>(std::clamp<int64_t>((count + block - 1) / block, 1, int64_t{processors} * 32));
 }
 
-// Neighbouring dimensions are merged where both sides allow it; sizes of 1 are dropped.
 MoveArgs moveOf(const Tensor &from, const Tensor &to) {
-  if (from.rank != to.rank)
-    failInternal("tensors of {} and {} dimensions do not fit", from.rank, to.rank);
+  const FoldedDims<2> dims = foldedDims(from, to);
   MoveArgs args{};
   args.from = from.data;
   args.to = to.data;
   args.fromType = from.type;
   args.toType = to.type;
   args.count = to.elements();
-  for (unsigned d = 0; d < to.rank; ++d) {
-    if (from.shape[d] != to.shape[d])
-      failInternal("dimensions {} and {} do not fit", from.shape[d], to.shape[d]);
-    const int64_t n = to.shape[d];
-    if (n == 1)
-      continue;
-    const uint32_t last = args.rank - 1;
-    if (args.rank > 0 && args.fromStrides[last] == from.strides[d] * n && args.toStrides[last] == to.strides[d] * n) {
-      args.shape[last] *= n;
-      args.fromStrides[last] = from.strides[d];
-      args.toStrides[last] = to.strides[d];
-    } else {
-      args.shape[args.rank] = n;
-      args.fromStrides[args.rank] = from.strides[d];
-      args.toStrides[args.rank] = to.strides[d];
-      ++args.rank;
-    }
+  args.rank = dims.rank;
+  for (unsigned d = 0; d < dims.rank; ++d) {
+    args.shape[d] = dims.shape[d];
+    args.fromStrides[d] = dims.strides[d][0];
+    args.toStrides[d] = dims.strides[d][1];
   }
   return args;
 }

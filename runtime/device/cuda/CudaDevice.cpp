@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "runtime/core/Convert.h"
 #include "runtime/core/Error.h"
-#include "runtime/core/Fp8.h"
 #include "runtime/device/Targets.h"
 
 extern "C" const unsigned char msampFatbinStepControl[], msampFatbinTensors[];
@@ -262,27 +262,11 @@ void CudaDevice::sequence(const std::string &key, const std::function<void()> &s
 //===--- The host's part -----------------------------------------------------------------------------------------------===//
 
 void CudaDevice::decode(Type type, const void *source, float *destination, int64_t count) const {
-  for (int64_t i = 0; i < count; ++i)
-    switch (type) {
-    case Type::F32: destination[i] = static_cast<const float *>(source)[i]; break;
-    case Type::BF16: destination[i] = decodeBF16(static_cast<const uint16_t *>(source)[i]); break;
-    case Type::F16: destination[i] = decodeF16(static_cast<const uint16_t *>(source)[i]); break;
-    case Type::E4M3: destination[i] = decodeE4M3(static_cast<const uint8_t *>(source)[i]); break;
-    case Type::E5M2: destination[i] = decodeE5M2(static_cast<const uint8_t *>(source)[i]); break;
-    default: failInternal("a tensor of {} was to be read as floats", nameOf(type));
-    }
+  decodeFloats(type, source, destination, count);
 }
 
 void CudaDevice::encode(Type type, const float *source, void *destination, int64_t count) const {
-  for (int64_t i = 0; i < count; ++i)
-    switch (type) {
-    case Type::F32: static_cast<float *>(destination)[i] = source[i]; break;
-    case Type::BF16: static_cast<uint16_t *>(destination)[i] = encodeBF16(source[i]); break;
-    case Type::F16: static_cast<uint16_t *>(destination)[i] = encodeF16(source[i]); break;
-    case Type::E4M3: static_cast<uint8_t *>(destination)[i] = encodeE4M3(source[i]); break;
-    case Type::E5M2: static_cast<uint8_t *>(destination)[i] = encodeE5M2(source[i]); break;
-    default: failInternal("floats were to be written to a tensor of {}", nameOf(type));
-    }
+  encodeFloats(type, source, destination, count);
 }
 
 float CudaDevice::largestMagnitude(const float *values, int64_t count) const {

@@ -1,19 +1,13 @@
 #include "runtime/device/cuda/MatMulLayout.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "runtime/core/Error.h"
+#include "runtime/device/FoldedDims.h"
 
 namespace msamp::runtime::cuda {
 
 namespace {
-
-// Strides of the leading dimensions of all tensors, to be folded together.
-struct Lead {
-  int64_t extent;
-  int64_t strides[4]; // a, b, c, addend
-};
 
 // Batches that share B are rows of one taller A.
 void foldIntoRows(Product &p, bool rowScales) {
@@ -74,32 +68,19 @@ Product productOf(const MatMulArgs &args) {
   if (p.hasAddend)
     p.addend = {args.addend.data, args.addend.type, args.addend.strides[row], args.addend.strides[col], {}};
 
-  std::vector<Lead> leads;
+  FoldedDims<4> leads;
   auto strideOf = [](const Tensor &tensor, unsigned d) { return tensor.shape[d] == 1 ? 0 : tensor.strides[d]; };
   for (unsigned d = 0; d + 2 < rank; ++d) {
     p.batches *= c.shape[d];
-    if (c.shape[d] == 1)
-      continue;
-    const Lead lead = {c.shape[d],
-                       {strideOf(a, d), strideOf(b, d), c.strides[d], p.hasAddend ? strideOf(args.addend, d) : 0}};
-    const bool follows = !leads.empty() && std::ranges::all_of(std::initializer_list<int>{0, 1, 2, 3}, [&](int t) {
-      return leads.back().strides[t] == lead.strides[t] * lead.extent;
-    });
-    if (follows) {
-      const int64_t extent = leads.back().extent * lead.extent;
-      leads.back() = lead;
-      leads.back().extent = extent;
-    } else {
-      leads.push_back(lead);
-    }
+    leads.append(c.shape[d],
+                 {strideOf(a, d), strideOf(b, d), c.strides[d], p.hasAddend ? strideOf(args.addend, d) : 0});
   }
-  p.batchDims = static_cast<unsigned>(leads.size());
-  for (unsigned d = 0; d < p.batchDims; ++d) {
-    p.batchShape[d] = leads[d].extent;
-    p.a.batchStrides[d] = leads[d].strides[0];
-    p.b.batchStrides[d] = leads[d].strides[1];
-    p.c.batchStrides[d] = leads[d].strides[2];
-    p.addend.batchStrides[d] = leads[d].strides[3];
+  p.batchDims = leads.rank;
+  for (unsigned d = 0; d < leads.rank; ++d) {
+    p.batchShape[d] = leads.shape[d];
+    int64_t *const strides[] = {p.a.batchStrides, p.b.batchStrides, p.c.batchStrides, p.addend.batchStrides};
+    for (size_t t = 0; t < std::size(strides); ++t)
+      strides[t][d] = leads.strides[d][t];
   }
   foldIntoRows(p, args.scaled && args.scaleA.rank > 0);
   return p;

@@ -21,20 +21,27 @@ __device__ float warpMax(float x) {
   return x;
 }
 
-// One row of a tensor [B, X, H, D].
+// Where a row of a tensor [B, X, H, D] begins, in elements.
+__device__ int64_t offsetOf(const HeadsView &view, int64_t batch, int64_t x, int64_t head) {
+  return batch * view.strides[0] + x * view.strides[1] + head * view.strides[2];
+}
+
 struct Row {
   const void *data;
   Type type;
   int64_t offset, stride;
   __device__ Row(const HeadsView &view, int64_t batch, int64_t x, int64_t head)
-      : data(view.data), type(view.type),
-        offset(batch * view.strides[0] + x * view.strides[1] + head * view.strides[2]), stride(view.strides[3]) {}
+      : data(view.data), type(view.type), offset(offsetOf(view, batch, x, head)), stride(view.strides[3]) {}
   __device__ float operator[](int64_t i) const { return loadValue(data, type, offset + i * stride); }
 };
 
 __device__ void copyRow(const Row &row, float *to, int64_t count, int lane) {
   for (int64_t i = lane; i < count; i += 32)
     to[i] = row[i];
+}
+__device__ void clear(float *to, int64_t count, int lane) {
+  for (int64_t i = lane; i < count; i += 32)
+    to[i] = 0;
 }
 __device__ float dot(const float *x, const Row &y, int64_t count) {
   float sum = 0;
@@ -44,9 +51,20 @@ __device__ float dot(const float *x, const Row &y, int64_t count) {
 }
 __device__ void writeRow(const HeadsView &view, int64_t batch, int64_t x, int64_t head, const float *from, float factor,
                          int64_t count, int lane) {
-  const int64_t offset = batch * view.strides[0] + x * view.strides[1] + head * view.strides[2];
+  const int64_t offset = offsetOf(view, batch, x, head);
   for (int64_t i = lane; i < count; i += 32)
     storeValue(view.data, view.type, offset + i * view.strides[3], from[i] * factor);
+}
+
+// sum = factor * sum + the tensor's rows x to x + rows - 1, each times its weight.
+__device__ void addRows(float *sum, float factor, const float *weights, const HeadsView &view, int64_t batch, int64_t x,
+                        int64_t head, int64_t rows, int64_t count, int lane) {
+  for (int64_t i = lane; i < count; i += 32) {
+    float value = sum[i] * factor;
+    for (int64_t r = 0; r < rows; ++r)
+      value += weights[r] * Row(view, batch, x + r, head)[i];
+    sum[i] = value;
+  }
 }
 
 __device__ float biasAt(const AttentionKernelArgs &a, int64_t batch, int64_t head, int64_t t, int64_t j) {
@@ -94,8 +112,7 @@ extern "C" __global__ void msampAttention(const __grid_constant__ AttentionKerne
   float *q = w.memory, *out = q + a.width, *p = out + a.valueWidth;
   const int64_t group = w.head / (a.heads / a.groups), visible = visibleKeys(a, w.row);
   copyRow(Row(a.q, w.batch, w.row, w.head), q, a.width, w.lane);
-  for (int64_t e = w.lane; e < a.valueWidth; e += 32)
-    out[e] = 0;
+  clear(out, a.valueWidth, w.lane);
   __syncwarp();
   float top = -INFINITY, sum = 0;
   for (int64_t j0 = 0; j0 < visible; j0 += 32) {
@@ -109,12 +126,7 @@ extern "C" __global__ void msampAttention(const __grid_constant__ AttentionKerne
     sum = sum * factor + warpSum(p[w.lane]);
     top = newTop;
     __syncwarp();
-    for (int64_t e = w.lane; e < a.valueWidth; e += 32) {
-      float value = out[e] * factor;
-      for (int64_t i = 0; i < count; ++i)
-        value += p[i] * Row(a.v, w.batch, j0 + i, group)[e];
-      out[e] = value;
-    }
+    addRows(out, factor, p, a.v, w.batch, j0, group, count, a.valueWidth, w.lane);
     __syncwarp();
   }
   // A row that sees nothing gives zeros.
@@ -135,8 +147,7 @@ extern "C" __global__ void msampAttentionGradQuery(const __grid_constant__ Atten
   const int64_t visible = lse == -INFINITY ? 0 : visibleKeys(a, w.row);
   copyRow(Row(a.q, w.batch, w.row, w.head), q, a.width, w.lane);
   copyRow(Row(a.dO, w.batch, w.row, w.head), dO, a.valueWidth, w.lane);
-  for (int64_t d = w.lane; d < a.width; d += 32)
-    dQ[d] = 0;
+  clear(dQ, a.width, w.lane);
   const Row o(a.o, w.batch, w.row, w.head);
   float delta = 0;
   for (int64_t e = w.lane; e < a.valueWidth; e += 32)
@@ -154,12 +165,7 @@ extern "C" __global__ void msampAttentionGradQuery(const __grid_constant__ Atten
     }
     ds[w.lane] = value;
     __syncwarp();
-    for (int64_t d = w.lane; d < a.width; d += 32) {
-      float sum = dQ[d];
-      for (int64_t i = 0; i < count; ++i)
-        sum += ds[i] * Row(a.k, w.batch, j0 + i, group)[d];
-      dQ[d] = sum;
-    }
+    addRows(dQ, 1, ds, a.k, w.batch, j0, group, count, a.width, w.lane);
     __syncwarp();
   }
   writeRow(a.dQ, w.batch, w.row, w.head, dQ, a.scale, a.width, w.lane);
@@ -176,10 +182,8 @@ extern "C" __global__ void msampAttentionGradKey(const __grid_constant__ Attenti
         *ds = p + 32;
   copyRow(Row(a.k, w.batch, w.row, w.head), k, a.width, w.lane);
   copyRow(Row(a.v, w.batch, w.row, w.head), v, a.valueWidth, w.lane);
-  for (int64_t d = w.lane; d < a.width; d += 32)
-    dK[d] = 0;
-  for (int64_t e = w.lane; e < a.valueWidth; e += 32)
-    dV[e] = 0;
+  clear(dK, a.width, w.lane);
+  clear(dV, a.valueWidth, w.lane);
   __syncwarp();
   const int64_t perGroup = a.heads / a.groups;
   // The first query that sees this key.
@@ -198,18 +202,8 @@ extern "C" __global__ void msampAttentionGradKey(const __grid_constant__ Attenti
       p[w.lane] = probability;
       ds[w.lane] = gradient;
       __syncwarp();
-      for (int64_t d = w.lane; d < a.width; d += 32) {
-        float sum = dK[d];
-        for (int64_t i = 0; i < count; ++i)
-          sum += ds[i] * Row(a.q, w.batch, t0 + i, head)[d];
-        dK[d] = sum;
-      }
-      for (int64_t e = w.lane; e < a.valueWidth; e += 32) {
-        float sum = dV[e];
-        for (int64_t i = 0; i < count; ++i)
-          sum += p[i] * Row(a.dO, w.batch, t0 + i, head)[e];
-        dV[e] = sum;
-      }
+      addRows(dK, 1, ds, a.q, w.batch, t0, head, count, a.width, w.lane);
+      addRows(dV, 1, p, a.dO, w.batch, t0, head, count, a.valueWidth, w.lane);
       __syncwarp();
     }
   writeRow(a.dK, w.batch, w.row, w.head, dK, a.scale, a.width, w.lane);
