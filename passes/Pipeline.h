@@ -24,7 +24,7 @@ struct KernelShape;
 /// What the command line says about the step; the defaults are those of `msampc --help`.
 struct PipelineOptions {
   std::string level = "O2";               ///< fp32, bf16, O1, O2 or O3
-  std::string recipe = "delayed";         ///< delayed, current or rowwise
+  std::string recipe = "delayed";         ///< delayed, current, rowwise or block
   bool fp8Head = false;                   ///< the GEMMs of the head are FP8, too
   std::string optimizer = "adamw";        ///< adamw, adam or sgd
   std::string loss = "cross-entropy";     ///< cross-entropy, mse, bce or output:NAME

@@ -20,4 +20,11 @@
 #define GET_OP_CLASSES
 #include "ir/Msamp/MsampOps.h.inc"
 
+namespace msamp {
+
+// Side of the blocks that a scale of rank 2 has entries for.
+inline constexpr int64_t scaleBlock = 128;
+
+} // namespace msamp
+
 #endif

@@ -260,8 +260,20 @@ LogicalResult ScaledMatMulOp::verify() {
   if (quantised != bool(getScaleOut()) || quantised != bool(getAmax()))
     return emitOpError() << "a result of type " << c << " with" << (getScaleOut() ? "" : "out") << " scale_out and with"
                          << (getAmax() ? "" : "out") << " amax: an FP8 result has both, any other neither";
+  auto blocks = [](int64_t size) { return (size + scaleBlock - 1) / scaleBlock; };
+  int64_t depth = a.getDimSize(getTransposeA() ? 0 : 1);
+  bool byBlocks = tensorType(getScaleA()).getRank() == 2 || tensorType(getScaleB()).getRank() == 2;
   for (auto [scale, dim] : {std::pair(getScaleA(), 0), std::pair(getScaleB(), 1)}) {
     auto t = tensorType(scale);
+    int64_t extent = c.getDimSize(dim);
+    if (byBlocks) {
+      bool fits = t.getRank() == 2 && t.getDimSize(1) == blocks(depth) &&
+                  (t.getDimSize(0) == extent || t.getDimSize(0) == blocks(extent));
+      if (t.getRank() != 0 && !fits)
+        return emitOpError() << "scale type " << t << " of blocks, expected rank 0 or " << extent << " or " << blocks(extent)
+                             << " by " << blocks(depth) << " values";
+      continue;
+    }
     if (t.getRank() > 1 || (t.getRank() == 1 && t.getDimSize(0) != c.getDimSize(dim)))
       return emitOpError() << "scale type " << t << ", expected rank 0 or " << c.getDimSize(dim) << " values";
   }

@@ -241,7 +241,9 @@ def ScaledMatMulOp : Msamp_Op<"scaled_matmul", [Pure, AttrSizedOperandSegments, 
   let summary = "rank-2 product of FP8 matrices with scales";
   let description = [{
     `result = (a * b) / (scale_a * scale_b)`, accumulated in FP32. A scale is of rank 0, or of rank 1 with one entry a row
-    of the result (`scale_a`) or a column (`scale_b`). `addend` and `bias` are as in matmul. With `scale_out` the result is
+    of the result (`scale_a`) or a column (`scale_b`). Scales of blocks are of rank 2, whatever the layout of the operand:
+    [M, K / 128] or [M / 128, K / 128] for `a`, [N, K / 128] or [N / 128, K / 128] for `b`, rounded up; the other scale is then
+    of rank 2 or 0. `addend` and `bias` are as in matmul. With `scale_out` the result is
     quantised: FP8, multiplied by that scale, and `amax` is the largest magnitude before.
 
     ```mlir

@@ -489,6 +489,23 @@ private:
     return true;
   }
 
+  // Where all rows are read across memory, the outer leaf along which it goes: rows that lie side by side shall follow each
+  // other. -1 otherwise.
+  int besideRows(ArrayRef<int> outer) {
+    int beside = -1;
+    for (Value v : relevant) {
+      auto view = domain.views.find(v);
+      if (view == domain.views.end() || !domain.isFull(v) || view->second.stride(domain.inner) == 0)
+        continue;
+      if (view->second.stride(domain.inner) == 1)
+        return -1;
+      for (int leaf : outer)
+        if (view->second.stride(leaf) == 1 && beside < 0)
+          beside = leaf;
+    }
+    return beside;
+  }
+
   bool classify() {
     SmallVector<int> outer, tail;
     // Row-major order of the largest tensor, so that loops walk memory forward.
@@ -503,6 +520,11 @@ private:
     for (int leaf : order)
       if (leaf != domain.inner)
         outer.push_back(leaf);
+    if (int leaf = besideRows(outer); leaf >= 0) {
+      domain.across = true;
+      llvm::erase(outer, leaf);
+      outer.push_back(leaf);
+    }
     auto sameSet = [](ArrayRef<int> a, ArrayRef<int> b) {
       return a.size() == b.size() && llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
     };
@@ -604,7 +626,7 @@ bool isView(Operation *op) {
 }
 
 bool isFree(Operation *op) {
-  if (isView(op) || isa<BroadcastOp, IotaOp>(op) || isSplat(op))
+  if (isView(op) || isa<BroadcastOp, IotaOp, math::AbsFOp>(op) || isSplat(op))
     return true;
   if (auto ext = dyn_cast<arith::ExtFOp>(op))
     return isa<RankedTensorType>(ext.getType());

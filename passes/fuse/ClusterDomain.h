@@ -12,8 +12,8 @@ namespace msamp::fuse {
 
 // True for ops that a cluster may hold.
 bool isFusible(mlir::Operation *op);
-// True for ops without computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type,
-// scalar math.
+// True for ops of next to no computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type,
+// magnitudes, scalar math.
 bool isFree(mlir::Operation *op);
 // True for reshape, transpose and slice, but for those that the attributes below take out.
 bool isView(mlir::Operation *op);
@@ -48,6 +48,7 @@ struct ClusterDomain {
   llvm::SmallVector<int64_t> leafSize; // by leaf
   llvm::SmallVector<int> outer;        // kept leaves, then those of OuterColumn reductions
   int inner = -1;                      // -1: every tensor is a scalar
+  bool across = false; // all rows are read across memory: from a transposed tensor
   int64_t rows = 1, reducedRows = 1;   // product of outer; of its last part that OuterColumn sums over
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> leaves; // of each value, in row-major order
   llvm::DenseMap<mlir::Value, View> views;                    // of values that are read from inputs without computation

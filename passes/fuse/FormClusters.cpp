@@ -269,6 +269,21 @@ private:
     return domain.stages == 1 || (!units && domain.rows % 16 == 0 && domain.leafSize[domain.inner] <= longest);
   }
 
+  // Beside reductions of rows, sums over outer loops are made by one block each: few long ones (a bias's gradient where rows are
+  // blocks of 128) leave the others idle.
+  static bool sumsFew(const ClusterDomain &domain) {
+    return domain.stages > 1 && domain.reducedRows > 8 * (domain.rows / domain.reducedRows);
+  }
+
+  // A kernel that goes across what it reads stores nothing that lies as that does: another one does it along the rows.
+  static bool storesAcross(const ClusterDomain &domain) {
+    return domain.across && llvm::any_of(domain.stores, [&](auto &entry) {
+             return llvm::any_of(entry.second, [&](const ClusterDomain::Store &store) {
+               return domain.isFull(store.value) && store.view.stride(domain.inner) != 1;
+             });
+           });
+  }
+
   bool fits(ArrayRef<Operation *> core, ArrayRef<int> group, Operation *op) {
     if (core.size() > maxOps || spansSides(core))
       return false;
@@ -278,6 +293,8 @@ private:
     SmallVector<Value> out = outputs(core, all);
     auto domain = ClusterDomain::analyze(all, out);
     if (failed(domain))
+      return false;
+    if (sumsFew(*domain) || storesAcross(*domain))
       return false;
     return mayStoreTransposed(*domain) || llvm::none_of(core, isStoredTranspose);
   }

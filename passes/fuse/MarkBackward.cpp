@@ -8,26 +8,34 @@ namespace msamp::fuse {
 #include "passes/fuse/Passes.h.inc"
 namespace {
 
-bool isOfBackward(Location loc) {
+// "autodiff" or "recompute", whichever is outermost; null for the forward.
+StringAttr originOf(Location loc) {
   if (auto fused = dyn_cast<FusedLoc>(loc)) {
     auto origin = dyn_cast_or_null<StringAttr>(fused.getMetadata());
     if (origin && (origin == "autodiff" || origin == "recompute"))
-      return true;
-    return llvm::any_of(fused.getLocations(), isOfBackward);
+      return origin;
+    for (Location inner : fused.getLocations())
+      if (StringAttr found = originOf(inner))
+        return found;
   }
   if (auto name = dyn_cast<NameLoc>(loc))
-    return isOfBackward(name.getChildLoc());
-  return false;
+    return originOf(name.getChildLoc());
+  return {};
 }
 
 struct MarkBackward : impl::MarkBackwardBase<MarkBackward> {
   using Base::Base;
   void runOnOperation() override {
     auto mark = UnitAttr::get(&getContext());
+    // Kernels that quantise blocks of tokens are others than those of the backward's rows: what is rebuilt for them is rebuilt
+    // by them, not kept in FP32 by the others.
+    auto recipe = getOperation()->getAttrOfType<StringAttr>("msamp.recipe");
+    bool apart = recipe && recipe == "block";
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](Operation *op) {
-        if (op != func && !op->hasTrait<OpTrait::ConstantLike>() && isOfBackward(op->getLoc()))
-          op->setAttr("msamp.backward", mark);
+        StringAttr origin = op == func || op->hasTrait<OpTrait::ConstantLike>() ? StringAttr() : originOf(op->getLoc());
+        if (origin)
+          op->setAttr("msamp.backward", apart && origin == "recompute" ? Attribute(origin) : Attribute(mark));
       });
   }
 };

@@ -98,7 +98,7 @@ def MarkBackward : Pass<"msamp-mark-backward", "::mlir::ModuleOp"> {
   let description = [{
     An expression that forward and backward both compute (the normalised input of a norm, the inner part of a GELU) is
     computed twice rather than kept in FP32 between the two: the mark keeps CSE from merging them, and clusters from
-    spanning both.
+    spanning both. With scales of blocks it also tells what recompute rebuilt from what the backward computes.
   }];
 }
 

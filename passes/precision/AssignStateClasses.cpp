@@ -27,8 +27,8 @@ struct AssignStateClasses : impl::AssignStateClassesBase<AssignStateClasses> {
       module.emitError() << "level '" << level << "' is none of fp32, bf16, O1, O2, O3";
       return signalPassFailure();
     }
-    if (recipe != "delayed" && recipe != "current" && recipe != "rowwise") {
-      module.emitError() << "recipe '" << recipe << "' is none of delayed, current, rowwise";
+    if (!llvm::is_contained({"delayed", "current", "rowwise", "block"}, recipe)) {
+      module.emitError() << "recipe '" << recipe << "' is none of delayed, current, rowwise, block";
       return signalPassFailure();
     }
     if (!margins.empty() && margins.size() != getMaxEnumValForSiteKind() + 1) {

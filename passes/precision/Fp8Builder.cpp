@@ -8,7 +8,7 @@ using namespace mlir;
 namespace msamp::precision {
 
 Fp8Builder::Fp8Builder(ModuleOp module, StringRef recipe)
-    : module(module), symbols(module), current(recipe == "current") {}
+    : module(module), symbols(module), current(recipe == "current" || recipe == "block") {}
 
 FloatType Fp8Builder::formatOf(MLIRContext *context, SiteKind kind) {
   if (kind == SiteKind::ActivationGrad)
@@ -91,6 +91,90 @@ Quantised Fp8Builder::rowwise(OpBuilder &builder, Location loc, Value x, SiteKin
   Value scale = ScaleOfOp::create(builder, loc, largest.getType(), largest, format, 0);
   Value values = QuantizeOp::create(builder, loc, withElement(type, format), x, scale);
   return rows[key] = {values, scale};
+}
+
+//===--- Blocks ---===//
+
+namespace {
+
+int64_t blocksOf(int64_t size) { return llvm::divideCeil(size, scaleBlock); }
+
+// The matrix with zeros up to whole blocks, which change no amax.
+Value wholeBlocks(OpBuilder &builder, Location loc, Value x, bool rowsToo) {
+  auto type = tensorTypeOf(x);
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  SmallVector<int64_t> shape{rowsToo ? blocksOf(rows) * scaleBlock : rows, blocksOf(columns) * scaleBlock};
+  if (shape == type.getShape())
+    return x;
+  SmallVector<int64_t> low(2, 0), strides(2, 1);
+  return PadOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), x, low, strides, APFloat(0.0));
+}
+
+// [R, C] as [R, C / 128, 128], or as [R / 128, 128, C / 128, 128].
+Value splitBlocks(OpBuilder &builder, Location loc, Value x, bool square) {
+  auto type = tensorTypeOf(x);
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  SmallVector<int64_t> shape{rows, columns / scaleBlock, scaleBlock};
+  if (square)
+    shape = {rows / scaleBlock, scaleBlock, columns / scaleBlock, scaleBlock};
+  return ReshapeOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), x);
+}
+
+// Blocks put together again, without what was added to make them whole.
+Value joinBlocks(OpBuilder &builder, Location loc, Value parts, ArrayRef<int64_t> whole, ArrayRef<int64_t> wanted) {
+  Type element = tensorTypeOf(parts).getElementType();
+  Value joined = ReshapeOp::create(builder, loc, RankedTensorType::get(whole, element), parts);
+  if (whole == wanted)
+    return joined;
+  SmallVector<int64_t> starts(2, 0), strides(2, 1);
+  return SliceOp::create(builder, loc, RankedTensorType::get(wanted, element), joined, starts, strides);
+}
+
+} // namespace
+
+Quantised Fp8Builder::blockwise(OpBuilder &builder, Location loc, Value x, SiteKind kind, bool transposed) {
+  Quantised &known = (transposed ? columns : rows)[{x, static_cast<unsigned>(kind)}];
+  if (known.values)
+    return known;
+  if (transposed) {
+    auto type = tensorTypeOf(x);
+    auto turned = RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)}, type.getElementType());
+    x = TransposeOp::create(builder, loc, turned, x, ArrayRef<int64_t>{1, 0});
+  }
+  auto format = formatOf(builder.getContext(), kind);
+  Value whole = wholeBlocks(builder, loc, x, false), parts = splitBlocks(builder, loc, whole, false);
+  Value largest = amax(builder, loc, parts, {2});
+  Value scale = ScaleOfOp::create(builder, loc, largest.getType(), largest, format, 0);
+  Value values = QuantizeOp::create(builder, loc, withElement(tensorTypeOf(parts), format), parts, scale);
+  values = joinBlocks(builder, loc, values, tensorTypeOf(whole).getShape(), tensorTypeOf(x).getShape());
+  return known = {values, scale};
+}
+
+Value Fp8Builder::squareScales(OpBuilder &builder, Location loc, Value matrix, Value scale) {
+  Value parts = splitBlocks(builder, loc, wholeBlocks(builder, loc, matrix, true), true);
+  auto wide = withElement(tensorTypeOf(parts), builder.getF32Type());
+  Value widened = arith::ExtFOp::create(builder, loc, wide, parts);
+  // The largest stored value is divided instead of each of them: scales are powers of two.
+  Value largest = amax(builder, loc, widened, {1, 3});
+  Value everywhere = BroadcastOp::create(builder, loc, largest.getType(), scale, ArrayRef<int64_t>{});
+  Value divided = arith::DivFOp::create(builder, loc, largest, everywhere);
+  return ScaleOfOp::create(builder, loc, divided.getType(), divided, Float8E4M3FNType::get(builder.getContext()), 0);
+}
+
+Value Fp8Builder::quantizeSquares(OpBuilder &builder, Location loc, Value matrix, Value scale, Value squares,
+                                  llvm::function_ref<void(Operation *)> mark) {
+  Value whole = wholeBlocks(builder, loc, matrix, true), parts = splitBlocks(builder, loc, whole, true);
+  auto wide = withElement(tensorTypeOf(parts), builder.getF32Type());
+  Value widened = arith::ExtFOp::create(builder, loc, wide, parts);
+  Value everywhere = BroadcastOp::create(builder, loc, wide, scale, ArrayRef<int64_t>{});
+  auto value = arith::DivFOp::create(builder, loc, widened, everywhere);
+  auto rowScale = RankedTensorType::get(wide.getShape().drop_back(), builder.getF32Type());
+  Value inRows = BroadcastOp::create(builder, loc, rowScale, squares, ArrayRef<int64_t>{0, 2});
+  auto e4m3 = Float8E4M3FNType::get(builder.getContext());
+  auto quantize = QuantizeOp::create(builder, loc, withElement(wide, e4m3), value, inRows);
+  mark(value);
+  mark(quantize);
+  return joinBlocks(builder, loc, quantize.getResult(), tensorTypeOf(whole).getShape(), tensorTypeOf(matrix).getShape());
 }
 
 Operation *Fp8Builder::rowwiseOp(Value x, SiteKind kind) const {

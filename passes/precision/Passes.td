@@ -14,7 +14,7 @@ def AssignStateClasses : Pass<"msamp-assign-state-classes", "::mlir::ModuleOp"> 
   }];
   let options = [
     Option<"level", "level", "std::string", "\"fp32\"", "fp32, bf16, O1, O2 or O3">,
-    Option<"recipe", "recipe", "std::string", "\"delayed\"", "delayed, current or rowwise">,
+    Option<"recipe", "recipe", "std::string", "\"delayed\"", "delayed, current, rowwise or block">,
     Option<"accumulate", "accumulate", "int64_t", "1", "micro-batches a step">,
     Option<"fp8Head", "fp8-head", "bool", "false", "the head's GEMMs are FP8, too">,
     ListOption<"margins", "margins", "int64_t",
@@ -27,8 +27,9 @@ def QuantizeLinears : Pass<"msamp-quantize-linears", "::mlir::ModuleOp"> {
   let summary = "make the three GEMMs of each linear layer FP8";
   let description = [{
     fprop `x w`, dgrad `dy w` and wgrad `x dy` become `msamp.scaled_matmul` of E4M3 (x, w) and E5M2 (dy) operands, with
-    scales by recipe: a delayed site a tensor, current amax a tensor, or a current scale a row for fprop and dgrad with a
-    delayed one a tensor for wgrad. A tensor that several GEMMs read is quantised once. FP16 weights are quantised again in
+    scales by recipe: a delayed site a tensor, current amax a tensor, a current scale a row for fprop and dgrad with a
+    delayed one a tensor for wgrad, or current ones of blocks: of 1 x 128 along the summed dimension for x and dy, of 128 x 128 for
+    w. Stored FP8 weights keep the one scale that they have. A tensor that several GEMMs read is quantised once. FP16 weights are quantised again in
     the backward (marked `msamp.rebuilt`), where keeping them would cost a byte a parameter.
   }];
   let dependentDialects = ["::msamp::MsampDialect"];

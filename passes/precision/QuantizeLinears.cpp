@@ -149,6 +149,18 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
       return known = {stored, scale};
     }
     Value stored = GetOp::create(builder, loc, withElement(type, builder.getF16Type()), param.getSymName());
+    // Marked as recompute marks its copies, so that CSE does not merge it with the forward's and keep all weights
+    // twice.
+    auto mark = [&](Operation *op) {
+      if (rebuilt)
+        op->setAttr("msamp.rebuilt", builder.getUnitAttr());
+    };
+    if (byBlocks(param)) {
+      Value &scales = squares[param];
+      if (!scales)
+        scales = Fp8Builder::squareScales(builder, loc, stored, scale);
+      return known = {Fp8Builder::quantizeSquares(builder, loc, stored, scale, scales, mark), scales};
+    }
     auto wide = withElement(type, builder.getF32Type());
     Value widened = arith::ExtFOp::create(builder, loc, wide, stored);
     Value everywhere = BroadcastOp::create(builder, loc, wide, scale, ArrayRef<int64_t>{});
@@ -156,17 +168,29 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     Value amax = GetAmaxOp::create(builder, loc, scalar, param.getSymName());
     Value scale8 = ScaleOfOp::create(builder, loc, scalar, amax, e4m3, 0);
     auto quantize = QuantizeOp::create(builder, loc, withElement(type, e4m3), value, scale8);
-    // Marked as recompute marks its copies, so that CSE does not merge it with the forward's and keep all weights
-    // twice.
-    if (rebuilt)
-      for (Operation *op : {value.getOperation(), quantize.getOperation()})
-        op->setAttr("msamp.rebuilt", builder.getUnitAttr());
+    mark(value);
+    mark(quantize);
     return known = {quantize.getResult(), scale8};
   }
 
-  // The scale of a row-wise operand must run along the result's rows (columns for b): its last dimension is summed
-  // over.
-  static bool rowsSurvive(bool isA, bool transposed) { return isA ? !transposed : transposed; }
+  // The head's products are cut into chunks of tokens, which blocks along the tokens do not survive: their scales are current.
+  bool byBlocks(ParameterOp param) const { return recipe == "block" && param != head; }
+
+  // Whether the summed dimension is an operand's last one, so that a scale a row runs along the result's rows (columns for b).
+  static bool kInnermost(bool isA, bool transposed) { return isA ? !transposed : transposed; }
+
+  // An operand in blocks along the summed dimension, which becomes its innermost one. Beside the one in blocks along the other
+  // dimension, where there is that: one byte a value is kept.
+  static Quantised blocks(Fp8Builder &fp8, OpBuilder builder, Location loc, Value x, SiteKind kind, bool isA,
+                          bool &transposed) {
+    if (Operation *rows = fp8.rowwiseOp(x, kind)) {
+      builder.setInsertionPointAfter(rows);
+      loc = rows->getLoc();
+    }
+    bool turn = !kInnermost(isA, transposed);
+    transposed = !isA;
+    return fp8.blockwise(builder, loc, x, kind, turn);
+  }
 
   void rewriteWithWeight(Fp8Builder &fp8, LinearGemm &gemm) {
     MatMulOp op = gemm.op;
@@ -179,8 +203,10 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
 
     Quantised input;
     bool xIsA = !gemm.weightIsA;
-    bool xTransposed = xIsA ? gemm.transposeA : gemm.transposeB;
-    if (recipe == "rowwise" && rowsSurvive(xIsA, xTransposed)) {
+    bool &xTransposed = xIsA ? gemm.transposeA : gemm.transposeB;
+    if (byBlocks(gemm.param)) {
+      input = blocks(fp8, builder, loc, x, kind, xIsA, xTransposed);
+    } else if (recipe == "rowwise" && kInnermost(xIsA, xTransposed)) {
       input = fp8.rowwise(builder, loc, x, kind);
     } else if (forward && isRebuilt(op)) {
       input = fp8.tensorwiseLike(builder, loc, x, originalOf(gemm.param, x), name, kind);
@@ -195,6 +221,12 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
       inputs[gemm.param].push_back(x);
 
     Quantised w = weight(fp8, builder, loc, gemm);
+    // Scales of blocks are [rows or columns of the result, summed dimension].
+    if (auto type = tensorTypeOf(w.scale);
+        type.getRank() == 2 && !kInnermost(gemm.weightIsA, gemm.weightIsA ? gemm.transposeA : gemm.transposeB)) {
+      auto turned = RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)}, type.getElementType());
+      w.scale = TransposeOp::create(builder, loc, turned, w.scale, ArrayRef<int64_t>{1, 0});
+    }
     Quantised a = gemm.weightIsA ? w : input, b = gemm.weightIsA ? input : w;
     replace(builder, gemm, a, b);
   }
@@ -208,6 +240,11 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     StringRef param = gemm.param.getSymName();
 
     Quantised x8, dy8;
+    if (byBlocks(gemm.param)) {
+      x8 = blocks(fp8, builder, loc, x, SiteKind::Activation, xIsA, xIsA ? gemm.transposeA : gemm.transposeB);
+      dy8 = blocks(fp8, builder, loc, dy, SiteKind::ActivationGrad, !xIsA, xIsA ? gemm.transposeB : gemm.transposeA);
+      return replace(builder, gemm, xIsA ? x8 : dy8, xIsA ? dy8 : x8);
+    }
     if (Value original = originalOf(gemm.param, x); original && original != x) {
       x8 = fp8.tensorwiseLike(builder, loc, x, original, (param + ".x").str(), SiteKind::Activation);
     } else {
@@ -259,6 +296,7 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
   SmallVector<LinearGemm> gemms;
   llvm::DenseMap<Operation *, SmallVector<Value>> inputs;
   llvm::DenseMap<Operation *, Quantised> weights[2]; // in the forward, in the backward
+  llvm::DenseMap<Operation *, Value> squares;        // scales of weights' blocks
 };
 
 } // namespace

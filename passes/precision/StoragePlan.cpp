@@ -140,6 +140,10 @@ void StoragePlan::findActivations() {
     }
 }
 
+static bool quantised(Value v) {
+  return llvm::any_of(v.getUsers(), [](Operation *user) { return isa<QuantizeOp>(user); });
+}
+
 void StoragePlan::findLongLived() {
   for (Operation &op : body) {
     // Its halves change places, so no loop nest takes what comes before it or what comes after it along.
@@ -147,6 +151,10 @@ void StoragePlan::findLongLived() {
       require(rotary.getX());
       require(rotary.getY());
     }
+    // Nor does one that holds rows take their blocks along, or those of the transposed tensor.
+    if (auto reshape = dyn_cast<ReshapeOp>(op);
+        reshape && quantised(reshape.getResult()) && activations.contains(reshape.getInput()))
+      require(reshape.getInput());
     for (Value v : op.getResults())
       if (activations.contains(v) && !isBf16(v) && !isView(&op) && crossesBarrier(v))
         require(v);

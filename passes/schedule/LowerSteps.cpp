@@ -82,7 +82,7 @@ void FunctionLowering::lowerMatMul(Op op, ValueRange scales, Value scaleOut, Val
   uint64_t flops = 2 * depth * typeOf(op.getResult()).getNumElements();
   SmallVector<TensorMemory> inputs{matrix(op.getA(), ta), matrix(op.getB(), tb)};
   for (Value scale : scales)
-    inputs.push_back(contiguous(scale));
+    inputs.push_back(typeOf(scale).getRank() == 2 ? memoryOf(scale) : contiguous(scale));
   if (op.getAddend())
     inputs.push_back(withUnitInnerStride(op.getAddend()));
   for (Value vector : {Value(op.getBias()), scaleOut})

@@ -27,6 +27,13 @@ LogicalResult checkFp32(func::FuncOp step) {
   return good;
 }
 
+// What is quantised by blocks is put together again.
+Value beforeBlocks(Value v) {
+  while (isa_and_nonnull<ReshapeOp, SliceOp>(v.getDefiningOp()))
+    v = v.getDefiningOp()->getOperand(0);
+  return v;
+}
+
 // Library ops read and write BF16, but for what becomes an integer; FP8 operands come from msamp.quantize or are stored
 // as FP8.
 LogicalResult checkLibraryOps(func::FuncOp step) {
@@ -49,7 +56,7 @@ LogicalResult checkLibraryOps(func::FuncOp step) {
     if (!product)
       continue;
     for (Value v : {product.getA(), product.getB()})
-      if (!isa_and_nonnull<QuantizeOp, GetOp>(v.getDefiningOp()))
+      if (!isa_and_nonnull<QuantizeOp, GetOp>(beforeBlocks(v).getDefiningOp()))
         good = op.emitError() << "FP8 operand of type " << v.getType() << " is neither quantised nor a stored weight";
     if (isElement(product.getA(), Float8E5M2Type::get(step.getContext())) &&
         isElement(product.getB(), Float8E5M2Type::get(step.getContext())))

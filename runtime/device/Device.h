@@ -65,11 +65,20 @@ struct UpdateKernelRef {
   uint32_t blocksPerCta = 1;
 };
 
+// Values along the summed dimension that an entry of a scale of rank 2 is for.
+inline constexpr int64_t scaleBlock = 128;
+
 struct MatMulArgs {
   Tensor a, b, c;
   bool transposeA = false, transposeB = false;
-  bool scaled = false;   // c = a b / (scaleA scaleB); a scale is one value, or one a row (A) or column (B) of c
+  // c = a b / (scaleA scaleB). A scale is one value; or one a row (A) or column (B) of c; or, where one of both is of rank 2, one
+  // or a matrix of [rows or columns of c, summed dimension / 128], with an entry for each 1 or 128 of the former: of both
+  // operands each block is divided by its own before they are multiplied. The last blocks may be partial. FP8 matrices only.
+  bool scaled = false;
   Tensor scaleA, scaleB;
+  bool scaledByBlocks() const { return scaled && (scaleA.rank == 2 || scaleB.rank == 2); }
+  // Rows (columns) of c that an entry of a scale of rank 2 is for.
+  static int64_t scaleExtent(const Tensor &scale, int64_t extent) { return scale.shape[0] == extent ? 1 : scaleBlock; }
   bool hasAddend = false; // c = (that) + addend, which has c's shape and may be c itself
   Tensor addend;
   bool hasBias = false;   // c = (that) + bias, a value a column

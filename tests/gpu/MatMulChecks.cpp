@@ -15,7 +15,7 @@ using namespace runtime;
 
 namespace {
 
-enum class Scales { None, One, Rows };
+enum class Scales { None, One, Rows, Blocks, Vectors }; // of 1x128 and 128x128; of 1x128 both
 enum class Addend { None, Other, InPlace };
 
 struct Case {
@@ -66,7 +66,8 @@ void check(Devices devices, Report &report, const Case &x) {
                                  nameOf(x.b), x.transposeB ? "T" : "", nameOf(x.c), x.m, x.n, x.k);
   if (leadCount != 1)
     name += fmt::format(" x{}", leadCount);
-  name += x.scales == Scales::One ? ", scaled" : x.scales == Scales::Rows ? ", row scales" : "";
+  const char *scaleNames[] = {"", ", scaled", ", row scales", ", block scales", ", 1x128 scales"};
+  name += scaleNames[static_cast<size_t>(x.scales)];
   name += x.addend == Addend::InPlace ? ", accumulated" : x.addend == Addend::Other ? ", addend" : "";
   if (x.bias != Type::None)
     name += fmt::format(", {} bias", nameOf(x.bias));
@@ -89,9 +90,16 @@ void check(Devices devices, Report &report, const Case &x) {
   CheckTensor scaleA, scaleB;
   float spread = root * narrow(x.a) * narrow(x.b);
   if (x.scales != Scales::None) {
-    const bool rows = x.scales == Scales::Rows;
-    scaleA = CheckTensor(devices, Type::F32, rows ? std::vector<int64_t>{x.m} : std::vector<int64_t>{});
-    scaleB = CheckTensor(devices, Type::F32, rows ? std::vector<int64_t>{x.n} : std::vector<int64_t>{});
+    const bool rows = x.scales != Scales::One;
+    const int64_t blocks = (x.k + scaleBlock - 1) / scaleBlock;
+    auto shapeOfScale = [&](int64_t extent) {
+      return x.scales == Scales::One    ? std::vector<int64_t>{}
+             : x.scales == Scales::Rows ? std::vector<int64_t>{extent}
+                                        : std::vector<int64_t>{extent, blocks};
+    };
+    scaleA = CheckTensor(devices, Type::F32, shapeOfScale(x.m));
+    scaleB = CheckTensor(devices, Type::F32,
+                         shapeOfScale(x.scales == Scales::Blocks ? (x.n + scaleBlock - 1) / scaleBlock : x.n));
     scaleA.powers(3, rows ? 1 : 3, rows ? 4 : 3);
     scaleB.powers(4, rows ? 2 : 3, rows ? 4 : 3);
     spread = rows ? spread / 8 : spread / 64; // the smallest product of scales
@@ -196,10 +204,14 @@ void layer(std::vector<Case> &cases, const std::string &name, int64_t tokens, in
   cases.push_back({name + " wgrad", bf, bf, f32, out, in, tokens, true, false});
   cases.push_back({name + " fprop", e4, e4, bf, tokens, out, in, false, true, Scales::One});
   cases.push_back({name + " fprop", e4, e4, bf, tokens, out, in, false, true, Scales::Rows});
+  cases.push_back({name + " fprop", e4, e4, bf, tokens, out, in, false, true, Scales::Blocks});
   cases.push_back({name + " fprop", e4, e4, bf, tokens, out, in, false, true, Scales::One, Addend::Other});
   cases.push_back({name + " dgrad", e5, e4, bf, tokens, in, out, false, true, Scales::One});
   cases.push_back({name + " dgrad", e5, e4, bf, tokens, in, out, false, true, Scales::Rows});
+  cases.push_back({name + " dgrad", e5, e4, bf, tokens, in, out, false, true, Scales::Blocks});
   cases.push_back({name + " wgrad", e5, e4, f32, out, in, tokens, false, true, Scales::One});
+  cases.push_back({name + " wgrad", e5, e4, f32, out, in, tokens, false, true, Scales::Vectors});
+  cases.push_back({name + " wgrad", e4, e5, f32, out, in, tokens, false, true, Scales::Vectors, Addend::InPlace});
   cases.push_back({name + " wgrad", e5, e4, bf, out, in, tokens, false, true, Scales::One, Addend::InPlace});
   cases.push_back({name + " wgrad", e5, e4, f32, out, in, tokens, false, true, Scales::One, Addend::InPlace});
   cases.push_back({name + " wgrad", e5, e4, e4, out, in, tokens, false, true, Scales::One, Addend::None, true, true});
@@ -227,6 +239,12 @@ void checkMatMul(Devices devices, Report &report) {
   cases.push_back({"empty sum", bf, bf, bf, 16, 16, 0, false, false, Scales::None, Addend::Other});
   cases.push_back({"odd fp8", e4, e4, bf, 100, 60, 72, false, true, Scales::One});
   cases.push_back({"odd fp8", e5, e4, f32, 33, 17, 45, true, false, Scales::Rows});
+  // K and N that are no multiples of 128, of 4 blocks, of 16; operands that lie otherwise.
+  cases.push_back({"partial blocks", e4, e4, bf, 256, 400, 1600, false, true, Scales::Blocks});
+  cases.push_back({"partial blocks", e5, e4, bf, 96, 208, 80, false, true, Scales::Blocks});
+  cases.push_back({"partial blocks", e5, e4, f32, 144, 208, 720, false, true, Scales::Vectors});
+  cases.push_back({"odd blocks", e4, e4, bf, 100, 60, 200, false, true, Scales::Blocks});
+  cases.push_back({"packed blocks", e4, e4, bf, 256, 384, 640, true, false, Scales::Blocks});
   cases.push_back({"both e5m2", e5, e5, bf, 128, 64, 256, false, true, Scales::One});
   cases.push_back({"packed", e4, e4, bf, 256, 384, 512, false, false, Scales::One});
   cases.push_back({"packed", e4, e5, bf, 256, 384, 512, true, false, Scales::One});
@@ -248,6 +266,8 @@ void checkMatMul(Devices devices, Report &report) {
   biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::One}, bf);
   biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::One, Addend::Other}, f32);
   biased({"biased", e4, e4, bf, 256, 384, 512, false, true, Scales::Rows, Addend::Other}, bf);
+  biased({"biased", e4, e4, bf, 256, 384, 640, false, true, Scales::Blocks}, bf);
+  biased({"biased", e4, e4, bf, 256, 384, 640, false, true, Scales::Blocks, Addend::Other}, bf);
   biased({"biased", e4, e4, e4, 256, 384, 512, false, true, Scales::One, Addend::None, true, true}, bf);
   biased({"biased", e4, e4, f32, 256, 384, 512, false, true, Scales::One}, f32);
   // Leading dimensions and strides.

@@ -44,6 +44,17 @@ compile() { # plan-name model flags..
   "$bin/msampc" "$model" -o "$dir/plans/$name" "$@" 2> "$dir/plans/$name.log" || { cat "$dir/plans/$name.log" >&2; return 1; }
   rm "$dir/plans/$name.log"
 }
+# msampc's flags for LEVEL[-RECIPE][-head].
+flags_of() {
+  local part
+  flags=(--level ${1%%-*})
+  for part in ${1//-/ }; do
+    case $part in
+      current|rowwise|block) flags+=(--recipe "$part") ;;
+      head) flags+=(--fp8-head) ;;
+    esac
+  done
+}
 # Error of all gradients as one norm, of a check's table.
 norm_of_gradients() { awk '$1 ~ /^grad\./ {e += ($2 * $4) ^ 2; n += $4 ^ 2} END {printf "%.4e\n", (n > 0 ? sqrt(e / n) : 0)}'; }
 
@@ -60,13 +71,14 @@ for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
     done
   fi
   [ -f "$onnx" ] && [ -f "$reference" ] || continue
-  for level in fp32 bf16 O2 O3; do
+  for level in fp32 bf16 O2 O3 O2-block O3-head; do
     [[ check/$model.$level =~ $only ]] || continue
+    flags_of $level
     # What the CPU cannot take is not asked of the GPU.
-    "$bin/msampc" "$onnx" -o "$dir/plans/cpu" "${dims[@]}" --level $level 2> /dev/null || { echo "  $model.$level: not taken"; continue; }
+    "$bin/msampc" "$onnx" -o "$dir/plans/cpu" "${dims[@]}" "${flags[@]}" 2> /dev/null || { echo "  $model.$level: not taken"; continue; }
     expected=$("$bin/msamp-run" "$dir/plans/cpu" --check "$reference" | norm_of_gradients) || true
     rm -r "$dir/plans/cpu"
-    compile "$model.$level" "$onnx" "${dims[@]}" --level $level --target "$target" || continue
+    compile "$model.$level" "$onnx" "${dims[@]}" "${flags[@]}" --target "$target" || continue
     cp -f "$reference" "$dir/refs/$model.safetensors"
     judged=$level # a plan in which no product could be FP8 is judged as what it is
     if [[ $level == O* ]] && "$bin/msamp-inspect" "$dir/plans/$model.$level" --format json | grep -q '"sites": \[\]'; then judged=bf16; fi
@@ -77,10 +89,10 @@ done
 echo "plans whose speed is measured"
 bench() { # name batch model flags..
   local name=$1 batch=$2 model=$3; shift 3
-  local plan variant flags
-  for variant in bf16 O3 O3-rowwise; do
+  local plan variant
+  for variant in bf16 O3 O3-rowwise O3-block O3-head; do
     [[ bench/$name.$variant =~ $only || repeat/$name.$variant =~ $only ]] || continue
-    flags=(--level ${variant%%-*}); [ $variant = O3-rowwise ] && flags+=(--recipe rowwise)
+    flags_of $variant
     plan=$name.$variant
     compile "$plan" "$model" --dim batch=$batch --init normal:0.02 --target "$target" "${flags[@]}" "$@" || continue
     echo "$plan $name $variant $batch" >> "$dir/benches.txt"
@@ -96,9 +108,10 @@ else
 fi
 
 echo "plans whose kernels are compared with the CPU's"
-for level in bf16 O2 O3; do
+for level in bf16 O2 O3 O2-block O3-rowwise-head; do
   [[ kernels/$level =~ $only && $target != cpu ]] || continue
-  compile "kernels.$level" "$source_dir/tests/models/gpt_bytes.onnx" --dim batch=4 --dim seq=64 --init normal:0.02 --level $level \
+  flags_of $level
+  compile "kernels.$level" "$source_dir/tests/models/gpt_bytes.onnx" --dim batch=4 --dim seq=64 --init normal:0.02 "${flags[@]}" \
     --target "$target" --reference-kernels
 done
 if [[ functions =~ $only && $target != cpu && -x $bin/msamp-gpu-functions ]]; then

@@ -141,8 +141,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")
       ->allow_extra_args(false)
       ->type_name("NAME=SIZE");
-  app.add_option("--recipe", p.recipe, "FP8 scaling: delayed, current or rowwise")
-      ->check(CLI::IsMember({"delayed", "current", "rowwise"}))
+  app.add_option("--recipe", p.recipe, "FP8 scaling: delayed, current, rowwise or block (1x128, weights 128x128)")
+      ->check(CLI::IsMember({"delayed", "current", "rowwise", "block"}))
       ->type_name("RECIPE");
   app.add_option("--margin", margin,
                  "powers of two that delayed scales stay below the format's range, 0 to 8: for all tensors, or "

@@ -91,6 +91,29 @@ void addRow(const VectorOps &ops, const Tensor &tensor, const std::byte *row, fl
   ops.add(sum, scratch, cols);
 }
 
+// Divides the widened tile of a matrix, from (e0, k0) on, by the scales of its blocks. `extent` is the operand's size beside the
+// summed dimension; `kInnermost` says how the tile lies.
+void unscale(const VectorOps &ops, const Tensor &scale, int64_t extent, int64_t e0, int64_t extents, int64_t k0,
+    int64_t depth, bool kInnermost, float *tile, int64_t ld) {
+  const int64_t step = MatMulArgs::scaleExtent(scale, extent);
+  auto inverse = [&](int64_t e, int64_t block) {
+    return 1.0f / reinterpret_cast<const float *>(scale.data)[(e0 + e) / step * scale.strides[0] + block * scale.strides[1]];
+  };
+  float column[512];
+  for (int64_t k = 0; k < depth; k += scaleBlock) {
+    const int64_t block = (k0 + k) / scaleBlock, count = std::min(scaleBlock, depth - k);
+    if (kInnermost) {
+      for (int64_t e = 0; e < extents; ++e)
+        ops.scale(tile + e * ld + k, inverse(e, block), count);
+      continue;
+    }
+    for (int64_t e = 0; e < extents; ++e)
+      column[e] = inverse(e, block);
+    for (int64_t i = k; i < k + count; ++i)
+      ops.multiply(tile + i * ld, column, extents);
+  }
+}
+
 bool widened(const Matrix &m) { return m.type != Type::F32 || (m.rowStride != 1 && m.colStride != 1); }
 
 // Side lengths of tiles: as large as caches like, but enough of them for several threads.
@@ -146,8 +169,12 @@ void CpuDevice::matmul(const MatMulArgs &args) {
     return static_cast<size_t>(offset) * sizeOf(tensor.type);
   };
   auto scaleAt = [](const Tensor &scale, int64_t i) {
+    if (scale.rank == 2) // divided by already
+      return 1.0f;
     return reinterpret_cast<const float *>(scale.data)[scale.rank == 0 ? 0 : i * scale.strides[0]];
   };
+  if (args.scaledByBlocks() && !(isFp8(args.a.type) && isFp8(args.b.type)))
+    failInternal("a product of {} and {} with scales of blocks", nameOf(args.a.type), nameOf(args.b.type));
 
   const float scaleOut = args.scaleOut ? *args.scaleOut : 1.0f;
   std::atomic<uint32_t> amaxBits = 0;
@@ -171,6 +198,10 @@ void CpuDevice::matmul(const MatMulArgs &args) {
       const int64_t depth = std::min(tileK, k - k0);
       TileView av = tileOf(ops_, a, i0, rows, k0, depth, scratch);
       TileView bv = tileOf(ops_, b, k0, depth, j0, cols, scratch + sizeA);
+      if (args.scaled && args.scaleA.rank == 2)
+        unscale(ops_, args.scaleA, m, i0, rows, k0, depth, !av.transposed, scratch, av.ld);
+      if (args.scaled && args.scaleB.rank == 2)
+        unscale(ops_, args.scaleB, n, j0, cols, k0, depth, bv.transposed, scratch + sizeA, bv.ld);
       gemm(av.transposed, bv.transposed, rows, cols, depth, av.data, av.ld, bv.data, bv.ld, k0 > 0 ? 1.0f : 0.0f, result, ld);
     }
     if (args.scaled) {
@@ -180,7 +211,7 @@ void CpuDevice::matmul(const MatMulArgs &args) {
       for (int64_t i = 0; i < rows; ++i) {
         const float row = 1.0f / scaleAt(args.scaleA, i0 + i);
         // Two factors, since the product of both scales may leave FP32's range.
-        if (args.scaleB.rank == 0) {
+        if (args.scaleB.rank != 1) {
           ops_.scale(result + i * ld, row, cols);
           ops_.scale(result + i * ld, columns[0], cols);
         } else {

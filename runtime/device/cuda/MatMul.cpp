@@ -21,6 +21,38 @@ bool fp8Ready(const Operand &o) {
   return o.kInnermost() && o.leading() % 16 == 0 && alignmentOf(o.data, {strides}) >= 16;
 }
 
+// How the library takes a scale beside that of the other operand.
+cublasLtMatmulMatrixScale_t modeOf(const MatMulArgs &args, const Tensor &scale, int64_t extent) {
+  if (args.scaledByBlocks())
+    return scale.rank == 2 && MatMulArgs::scaleExtent(scale, extent) == 1 ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                                                          : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  return args.scaleA.rank > 0 || args.scaleB.rank > 0 ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+                                                      : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
+// The inverses of an operand's scale as the library reads them. One an entry of 1x128: all rows (columns) of a block of K in
+// sequence. One a block of 128x128: those along K in sequence, and four of them or a multiple between two rows.
+InvertArgs::Side inversesOf(const Tensor &scale, cublasLtMatmulMatrixScale_t mode, int64_t extent, int64_t k) {
+  InvertArgs::Side side;
+  side.from = reinterpret_cast<const float *>(scale.data);
+  const int64_t alongExtent = scale.rank > 0 ? scale.strides[0] : 0, alongK = scale.rank == 2 ? scale.strides[1] : 0;
+  const int64_t blocks = (k + scaleBlock - 1) / scaleBlock;
+  switch (mode) {
+  case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+    side.outer = blocks, side.inner = side.known = extent;
+    side.outerStride = alongK, side.innerStride = alongExtent;
+    break;
+  case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
+    side.outer = (extent + scaleBlock - 1) / scaleBlock, side.inner = (blocks + 3) / 4 * 4, side.known = blocks;
+    side.outerStride = alongExtent, side.innerStride = alongK;
+    break;
+  default:
+    side.outer = 1, side.inner = side.known = mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? extent : 1;
+    side.innerStride = alongExtent;
+  }
+  return side;
+}
+
 // The narrowest type of the tensor cores, or FP32, that holds the values of both.
 Type commonType(Type a, Type b) {
   if (isFp8(a) && isFp8(b))
@@ -74,10 +106,14 @@ void MatMul::run(const MatMulArgs &args) {
   // Scales on the way in are the library's for FP8 alone, as those on the way out are.
   const bool narrowOut = isFp8(args.c.type), epilogue = args.scaleOut || args.amaxOut;
   const bool vectors = args.scaled && (args.scaleA.rank > 0 || args.scaleB.rank > 0);
-  const bool direct = (fp8 || !args.scaled) && (narrowOut || !epilogue) && !(vectors && product.batches > 1);
+  // Scales of blocks are gone when their operands have been widened.
+  const bool blocks = args.scaledByBlocks();
+  const bool direct = (fp8 || !args.scaled || blocks) && (narrowOut || !epilogue) && !(vectors && product.batches > 1);
+  if (blocks && product.batches > 1)
+    failInternal("a batched product with scales of blocks");
   if (fp8 && ((direct && attempt(args, product, a, b, false)) || attempt(args, product, a, b, true)))
     return;
-  if (!args.scaled && direct && attempt(args, product, wide, wide, false))
+  if ((!args.scaled || blocks) && direct && attempt(args, product, wide, wide, false))
     return;
   if (!attempt(args, product, wide, wide, true))
     failInternal("cuBLASLt has no algorithm for a product {}x{}x{} of {} and {}", product.m, product.n, product.k,
@@ -132,21 +168,20 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
   const Tensor *scales[2] = {&args.scaleA, &args.scaleB};
   const float *inverses[2] = {};
   const int64_t extents[2] = {product.m, product.n};
-  const bool scaled = args.scaled && !finishing;
-  if (scaled) {
-    epilogue.scales.vectors = args.scaleA.rank > 0 || args.scaleB.rank > 0;
-    for (int side = 0; side < 2; ++side) {
-      const Tensor &scale = *scales[side];
-      const int64_t stride = scale.rank > 0 ? scale.strides[0] : 0, count = epilogue.scales.vectors ? extents[side] : 1;
-      if (inverseOf_ && (count == 1 || stride == 1))
-        inverses[side] = inverseOf_(scale);
-      if (inverses[side])
-        continue;
-      inverseOffsets[side] = parts.add(static_cast<size_t>(count) * sizeof(float));
-      invert.from[side] = reinterpret_cast<const float *>(scale.data);
-      invert.stride[side] = stride;
-      invert.count[side] = count;
-    }
+  cublasLtMatmulMatrixScale_t modes[2] = {};
+  // Scales of blocks are within the sum: the library's with FP8 operands, else divided by as they are widened.
+  const bool blocks = args.scaledByBlocks(), widened = !isFp8(typeA);
+  const bool scaled = blocks ? !widened : args.scaled && !finishing;
+  for (int side = 0; side < 2 && scaled; ++side) {
+    const Tensor &scale = *scales[side];
+    modes[side] = modeOf(args, scale, extents[side]);
+    const InvertArgs::Side wanted = inversesOf(scale, modes[side], extents[side], product.k);
+    if (inverseOf_ && !blocks && (wanted.inner == 1 || wanted.innerStride == 1))
+      inverses[side] = inverseOf_(scale);
+    if (inverses[side])
+      continue;
+    inverseOffsets[side] = parts.add(static_cast<size_t>(wanted.outer * wanted.inner) * sizeof(float));
+    invert.sides[side] = wanted;
   }
   // The library adds a bias of the result's type, and BF16 to FP8.
   size_t biasOffset = 0;
@@ -171,8 +206,8 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
   if (finishing)
     product.c.data = base + resultOffset;
   for (int side = 0; side < 2; ++side)
-    if (invert.count[side] > 0)
-      inverses[side] = invert.to[side] = reinterpret_cast<float *>(base + inverseOffsets[side]);
+    if (invert.sides[side].outer > 0)
+      inverses[side] = invert.sides[side].to = reinterpret_cast<float *>(base + inverseOffsets[side]);
 
   if (packBias)
     epilogue.bias = base + biasOffset;
@@ -181,20 +216,22 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
   // The library's bias is a value a row of its column-major D.
   if (!callOf(product, call) || (epilogue.bias && !call.firstIsB))
     return false;
-  epilogue.scales.first = inverses[call.firstIsB ? 1 : 0];
-  epilogue.scales.second = inverses[call.firstIsB ? 0 : 1];
+  const int first = call.firstIsB ? 1 : 0, second = 1 - first;
+  epilogue.scales = {inverses[first], inverses[second], modes[first], modes[second]};
   const std::string key = keyOf(call, epilogue);
   if (refused_.contains(key))
     return false;
+  const bool dividing = blocks && widened;
   if (packA.from)
-    pack(original, *packA.from, product.a.data, typeA);
+    pack(original, *packA.from, product.a.data, typeA, dividing ? &args.scaleA : nullptr);
   if (packB.from)
-    pack(original, *packB.from, product.b.data, typeB);
+    pack(original, *packB.from, product.b.data, typeB, dividing ? &args.scaleB : nullptr);
   if (packBias) {
     const Operand bias = {args.bias.data, args.bias.type, 1, product.n, 0, args.bias.strides[0], {}};
     pack(original, bias, base + biasOffset, epilogue.biasType);
   }
-  if (const int64_t count = std::max(invert.count[0], invert.count[1]); count > 0)
+  auto countOf = [](const InvertArgs::Side &side) { return side.outer * side.inner; };
+  if (const int64_t count = std::max(countOf(invert.sides[0]), countOf(invert.sides[1])); count > 0)
     launch(stream_, invertKernel_, static_cast<unsigned>((count + 255) / 256), 1, 256, 0, invert);
   Plan *ready = planOf(key, call, epilogue);
   if (!ready)
@@ -217,8 +254,14 @@ bool MatMul::attempt(const MatMulArgs &args, const Product &original, Type typeA
   return true;
 }
 
-void MatMul::pack(const Product &product, const Operand &from, std::byte *to, Type type) {
+void MatMul::pack(const Product &product, const Operand &from, std::byte *to, Type type, const Tensor *scale) {
   PackArgs args;
+  if (scale) {
+    args.scale = reinterpret_cast<const float *>(scale->data);
+    for (unsigned d = 0; d < scale->rank; ++d)
+      args.scaleStrides[d] = scale->strides[d];
+    args.rowBlock = scale->rank == 2 ? MatMulArgs::scaleExtent(*scale, from.extent) : 1;
+  }
   args.shape = product.shape(from.extent, from.k);
   if (std::all_of(from.batchStrides, from.batchStrides + product.batchDims, [](int64_t s) { return s == 0; })) {
     args.shape.batchDims = 0;
@@ -244,7 +287,7 @@ void MatMul::finish(const MatMulArgs &args, const Product &product, const float 
     finish.bias.type = args.bias.type;
     finish.bias.colStride = args.bias.strides[0];
   }
-  if (args.scaled) {
+  if (args.scaled && !args.scaledByBlocks()) {
     finish.scaleA = reinterpret_cast<const float *>(args.scaleA.data);
     finish.scaleB = reinterpret_cast<const float *>(args.scaleB.data);
     finish.strideA = args.scaleA.rank > 0 ? args.scaleA.strides[0] : 0;

@@ -49,7 +49,10 @@ public:
 private:
   struct Scales { // of the call's first and second matrix: what values are multiplied by
     const float *first = nullptr, *second = nullptr;
-    bool vectors = false;
+    cublasLtMatmulMatrixScale_t firstMode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, secondMode = firstMode;
+    bool blocks() const {
+      return firstMode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || secondMode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    }
   };
   struct Epilogue {
     Scales scales;
@@ -68,7 +71,7 @@ private:
   double time(const Plan &plan, const Call &call, const cublasLtMatmulAlgo_t &algorithm, std::byte *d);
   cublasStatus_t execute(const Plan &plan, const Call &call, const cublasLtMatmulAlgo_t &algorithm, std::byte *d);
   void runPlan(const Plan &plan, const Call &call);
-  void pack(const Product &product, const Operand &from, std::byte *to, Type type);
+  void pack(const Product &product, const Operand &from, std::byte *to, Type type, const Tensor *scale = nullptr);
   void finish(const MatMulArgs &args, const Product &product, const float *result);
 
   CUstream stream_;

@@ -82,11 +82,18 @@ std::string MatMul::keyOf(const Call &call, const Epilogue &e) const {
     return fmt::format("{}{} ld{} s{} a{}", nameOf(s.type), s.transposed ? 'T' : 'N', s.leading, s.batchStride,
                        alignmentClass(s));
   };
+  auto textOf = [](cublasLtMatmulMatrixScale_t first, cublasLtMatmulMatrixScale_t second) {
+    auto one = [](cublasLtMatmulMatrixScale_t mode) {
+      return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F        ? "1x128"
+             : mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F ? "128x128"
+             : mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F  ? "rows"
+                                                                   : "one";
+    };
+    return first == second ? std::string(one(first)) : fmt::format("{} by {}", one(first), one(second));
+  };
   return fmt::format("{}x{}x{}x{}, {}, {}, {}, {}, scales {}{}{}{}", call.rows, call.cols, call.k, call.batches,
                      text(call.first), text(call.second), call.hasAddend ? text(call.addend) : "-", text(call.d),
-                     !e.scales.first    ? "-"
-                     : e.scales.vectors ? "rows"
-                                        : "one",
+                     e.scales.first ? textOf(e.scales.firstMode, e.scales.secondMode) : "-",
                      e.scaleOut ? " out" : "", e.amaxOut ? " amax" : "", e.bias ? fmt::format(", {} bias", nameOf(e.biasType)) : std::string());
 }
 
@@ -101,12 +108,14 @@ MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epi
     set(plan->op, CUBLASLT_MATMUL_DESC_TRANSA, call.first.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan->op, CUBLASLT_MATMUL_DESC_TRANSB, call.second.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (isFp8(call.first.type)) {
-      const bool exact = options_.exactAccumulation || call.first.type == Type::E5M2 || call.second.type == Type::E5M2;
+      // Sums of blocks are added in FP32.
+      const bool exact = options_.exactAccumulation || e.scales.blocks() || call.first.type == Type::E5M2 || call.second.type == Type::E5M2;
       set(plan->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(!exact));
     }
-    if (e.scales.vectors) {
-      set(plan->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
-      set(plan->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+    // Libraries that know one value alone have no such attribute.
+    if (e.scales.first && e.scales.firstMode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
+      set(plan->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, e.scales.firstMode);
+      set(plan->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, e.scales.secondMode);
     }
     if (e.bias) {
       set(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);

@@ -22,7 +22,7 @@
 // HEAD-DAG: msamp.parameter @head {{.*}}state_class = 1
 // NOFP8: error: an FP8 head needs a level with FP8 GEMMs (O1, O2, O3), not bf16
 // LEVEL: error: level 'O4' is none of fp32, bf16, O1, O2, O3
-// RECIPE: error: recipe 'guess' is none of delayed, current, rowwise
+// RECIPE: error: recipe 'guess' is none of delayed, current, rowwise, block
 module {
   msamp.parameter @odd : tensor<32x50xf32> matrix {trained = true}
   msamp.parameter @even : tensor<32x32xf32> matrix {trained = true}

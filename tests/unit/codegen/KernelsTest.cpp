@@ -361,6 +361,91 @@ TEST_P(Kernels, RowScalesAndQuantiseInOnePass) {
   expectEqual(r);
 }
 
+// Blocks of 1x128: rows of a reshaped tensor, whatever computes it.
+TEST_P(Kernels, ScalesOfBlocksInOnePass) {
+  Outcome r = run(R"(func.func @f(%h: tensor<24x384xbf16>) -> (tensor<24x384xf8E4M3FN>, tensor<24x3xf32>) {
+    %w = arith.extf %h : tensor<24x384xbf16> to tensor<24x384xf32>
+    %g = msamp.gelu %w : tensor<24x384xf32> -> tensor<24x384xf32>
+    %n = arith.truncf %g : tensor<24x384xf32> to tensor<24x384xbf16>
+    %p = msamp.reshape %n : tensor<24x384xbf16> -> tensor<24x3x128xbf16>
+    %x = arith.extf %p : tensor<24x3x128xbf16> to tensor<24x3x128xf32>
+    %a = math.absf %x : tensor<24x3x128xf32>
+    %m = msamp.reduce max %a dims = [2] : tensor<24x3x128xf32> -> tensor<24x3xf32>
+    %s = msamp.scale_of %m f8E4M3FN : tensor<24x3xf32> -> tensor<24x3xf32>
+    %q = msamp.quantize %x, %s : tensor<24x3x128xf32>, tensor<24x3xf32> -> tensor<24x3x128xf8E4M3FN>
+    %j = msamp.reshape %q : tensor<24x3x128xf8E4M3FN> -> tensor<24x384xf8E4M3FN>
+    return %j, %s : tensor<24x384xf8E4M3FN>, tensor<24x3xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 0.07); // a value that GELU rounds otherwise may be another code
+}
+
+// Blocks of tokens: rows across memory, of which neighbours are read together.
+TEST_P(Kernels, ScalesOfBlocksOfTheTransposed) {
+  Outcome r = run(R"(func.func @f(%h: tensor<256x48xbf16>) -> (tensor<48x256xf8E5M2>, tensor<48x2xf32>) {
+    %t = msamp.transpose %h perm = [1, 0] : tensor<256x48xbf16> -> tensor<48x256xbf16>
+    %p = msamp.reshape %t : tensor<48x256xbf16> -> tensor<48x2x128xbf16>
+    %x = arith.extf %p : tensor<48x2x128xbf16> to tensor<48x2x128xf32>
+    %a = math.absf %x : tensor<48x2x128xf32>
+    %m = msamp.reduce max %a dims = [2] : tensor<48x2x128xf32> -> tensor<48x2xf32>
+    %s = msamp.scale_of %m f8E5M2 : tensor<48x2xf32> -> tensor<48x2xf32>
+    %q = msamp.quantize %x, %s : tensor<48x2x128xf32>, tensor<48x2xf32> -> tensor<48x2x128xf8E5M2>
+    %j = msamp.reshape %q : tensor<48x2x128xf8E5M2> -> tensor<48x256xf8E5M2>
+    return %j, %s : tensor<48x256xf8E5M2>, tensor<48x2xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectEqual(r);
+}
+
+// What is stored along the rows as well is not stored by the kernel that goes across them.
+TEST_P(Kernels, BlocksOfTheTransposedOfWhatIsStored) {
+  Outcome r = run(R"(func.func @f(%h: tensor<128x64xbf16>) -> (tensor<128x64xbf16>, tensor<64x128xf8E4M3FN>, tensor<64x1xf32>) {
+    %w = arith.extf %h : tensor<128x64xbf16> to tensor<128x64xf32>
+    %g = arith.negf %w : tensor<128x64xf32>
+    %n = arith.truncf %g : tensor<128x64xf32> to tensor<128x64xbf16>
+    %t = msamp.transpose %n perm = [1, 0] : tensor<128x64xbf16> -> tensor<64x128xbf16>
+    %p = msamp.reshape %t : tensor<64x128xbf16> -> tensor<64x1x128xbf16>
+    %x = arith.extf %p : tensor<64x1x128xbf16> to tensor<64x1x128xf32>
+    %a = math.absf %x : tensor<64x1x128xf32>
+    %m = msamp.reduce max %a dims = [2] : tensor<64x1x128xf32> -> tensor<64x1xf32>
+    %s = msamp.scale_of %m f8E4M3FN : tensor<64x1xf32> -> tensor<64x1xf32>
+    %q = msamp.quantize %x, %s : tensor<64x1x128xf32>, tensor<64x1xf32> -> tensor<64x1x128xf8E4M3FN>
+    %j = msamp.reshape %q : tensor<64x1x128xf8E4M3FN> -> tensor<64x128xf8E4M3FN>
+    return %n, %j, %s : tensor<128x64xbf16>, tensor<64x128xf8E4M3FN>, tensor<64x1xf32> })");
+  EXPECT_EQ(r.clusters, 2u);
+  expectEqual(r);
+}
+
+// Blocks of 128x128: the largest values of rows, of blocks, and a pass that quantises.
+TEST_P(Kernels, ScalesOfSquareBlocks) {
+  Outcome r = run(R"(func.func @f(%w: tensor<256x384xbf16>) -> (tensor<256x384xf8E4M3FN>, tensor<2x3xf32>) {
+    %p = msamp.reshape %w : tensor<256x384xbf16> -> tensor<2x128x3x128xbf16>
+    %x = arith.extf %p : tensor<2x128x3x128xbf16> to tensor<2x128x3x128xf32>
+    %a = math.absf %x : tensor<2x128x3x128xf32>
+    %m = msamp.reduce max %a dims = [1, 3] : tensor<2x128x3x128xf32> -> tensor<2x3xf32>
+    %s = msamp.scale_of %m f8E4M3FN : tensor<2x3xf32> -> tensor<2x3xf32>
+    %r = msamp.broadcast %s dims = [0, 2] : tensor<2x3xf32> -> tensor<2x128x3xf32>
+    %q = msamp.quantize %x, %r : tensor<2x128x3x128xf32>, tensor<2x128x3xf32> -> tensor<2x128x3x128xf8E4M3FN>
+    %j = msamp.reshape %q : tensor<2x128x3x128xf8E4M3FN> -> tensor<256x384xf8E4M3FN>
+    return %j, %s : tensor<256x384xf8E4M3FN>, tensor<2x3xf32> })");
+  EXPECT_EQ(r.clusters, 4u);
+  expectEqual(r);
+}
+
+// The sum over all rows of what is quantised by blocks is not for the kernel whose rows are blocks.
+TEST_P(Kernels, SumsBesideBlocks) {
+  Outcome r = run(R"(func.func @f(%x: tensor<64x256xf32>) -> (tensor<64x256xf8E5M2>, tensor<64x2xf32>, tensor<256xf32>) {
+    %n = arith.negf %x : tensor<64x256xf32>
+    %b = msamp.reduce sum %n dims = [0] : tensor<64x256xf32> -> tensor<256xf32>
+    %p = msamp.reshape %n : tensor<64x256xf32> -> tensor<64x2x128xf32>
+    %a = math.absf %p : tensor<64x2x128xf32>
+    %m = msamp.reduce max %a dims = [2] : tensor<64x2x128xf32> -> tensor<64x2xf32>
+    %s = msamp.scale_of %m f8E5M2 : tensor<64x2xf32> -> tensor<64x2xf32>
+    %q = msamp.quantize %p, %s : tensor<64x2x128xf32>, tensor<64x2xf32> -> tensor<64x2x128xf8E5M2>
+    %j = msamp.reshape %q : tensor<64x2x128xf8E5M2> -> tensor<64x256xf8E5M2>
+    return %j, %s, %b : tensor<64x256xf8E5M2>, tensor<64x2xf32>, tensor<256xf32> })");
+  EXPECT_EQ(r.clusters, 2u);
+  expectClose(r, 1e-5);
+}
+
 TEST_P(Kernels, ScaleOfEveryBinade) {
   for (const char *format : {"f8E4M3FN", "f8E5M2", "f16"}) {
     std::string source = "func.func @f(%x: tensor<512xf32>) -> tensor<512xf32> {\n %a = math.absf %x : "

@@ -112,6 +112,56 @@ TEST(ScaledMatMul, DividesByBothScales) {
   }
 }
 
+// Blocks of 1 or 128 rows or columns by 128 values of the sum, the last ones partial; each is divided before it is added.
+TEST(ScaledMatMul, DividesBlocksByTheirScales) {
+  auto device = makeDevice({"cpu", 2});
+  constexpr int64_t m = 150, n = 272, k = 1200, blocks = 10;
+  struct Layout {
+    bool transposeA, transposeB;
+    int64_t scalesA, scalesB; // along M and N; 0: one value
+  };
+  for (Layout x : {Layout{false, true, m, 3}, Layout{true, false, m, n}, Layout{false, false, 2, n}, Layout{true, true, m, 0}}) {
+    TestTensor a(Type::E5M2, x.transposeA ? std::vector{k, m} : std::vector{m, k}),
+        b(Type::E4M3, x.transposeB ? std::vector{n, k} : std::vector{k, n}), c(Type::F32, {m, n}), addend(Type::F32, {m, n});
+    auto scaleOf = [](int64_t count) { return count ? std::vector{count, blocks} : std::vector<int64_t>{}; };
+    // The scales of b lie the other way round.
+    TestTensor sa(Type::F32, scaleOf(x.scalesA)),
+        sb(Type::F32, scaleOf(x.scalesB), x.scalesB ? std::vector<int64_t>{1, x.scalesB} : std::vector<int64_t>{});
+    a.random(3, 100);
+    b.random(4, 20);
+    addend.random(5, 100);
+    for (int64_t i = 0; i < sa.count(); ++i)
+      sa.set(i, std::ldexp(1.0, static_cast<int>(i * 7 % 5)));
+    for (int64_t i = 0; i < sb.count(); ++i)
+      sb.set(i, std::ldexp(1.0, static_cast<int>(i * 3 % 7) - 3));
+    MatMulArgs args;
+    args.a = a;
+    args.b = b;
+    args.c = c;
+    args.transposeA = x.transposeA;
+    args.transposeB = x.transposeB;
+    args.scaled = args.hasAddend = true;
+    args.scaleA = sa;
+    args.scaleB = sb;
+    args.addend = addend;
+    device->matmul(args);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = addend.get(i * n + j), largest = std::fabs(sum);
+        for (int64_t p = 0; p < k; ++p) {
+          auto entry = [&](const TestTensor &scale, int64_t count, int64_t extent, int64_t at) {
+            return scale.get(count == 0 ? 0 : (count == extent ? at : at / 128) * blocks + p / 128);
+          };
+          const double term = a.get(x.transposeA ? p * m + i : i * k + p) / entry(sa, x.scalesA, m, i) *
+                              b.get(x.transposeB ? j * k + p : p * n + j) / entry(sb, x.scalesB, n, j);
+          sum += term;
+          largest = std::max(largest, std::fabs(term));
+        }
+        ASSERT_NEAR(c.get(i * n + j), sum, largest * k * 0x1p-24) << i << ", " << j;
+      }
+  }
+}
+
 TEST(MatMulEpilogue, AddsScalesAndFindsTheLargest) {
   auto device = makeDevice({"cpu", 2});
   constexpr int64_t m = 70, n = 600, k = 40;

@@ -28,6 +28,10 @@ struct MatrixShape {
 struct PackArgs {
   MatrixShape shape;
   MatrixView from;
+  // What values are divided by, or null: an entry for each rowBlock rows and 128 columns.
+  const float *scale = nullptr;
+  int64_t scaleStrides[2] = {};
+  int64_t rowBlock = 1;
   void *to = nullptr;
   Type toType = Type::None;
 };
@@ -43,11 +47,15 @@ struct FinishArgs {
   unsigned *amaxOut = nullptr; // bits, 0 before
 };
 
-// to[i] = 1 / from[i * stride]
+// to[o * inner + i] = 1 / from[o * outerStride + i * innerStride] for i < known, and 1 for those that fill up `inner`. Of both
+// operands; outer 0: none.
 struct InvertArgs {
-  const float *from[2] = {};
-  float *to[2] = {};
-  int64_t stride[2] = {}, count[2] = {};
+  struct Side {
+    const float *from = nullptr;
+    float *to = nullptr;
+    int64_t outer = 0, inner = 0, known = 0;
+    int64_t outerStride = 0, innerStride = 0;
+  } sides[2];
 };
 
 } // namespace msamp::runtime::cuda

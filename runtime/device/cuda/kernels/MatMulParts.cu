@@ -32,9 +32,13 @@ extern "C" __global__ void __launch_bounds__(256) msampPack(const __grid_constan
     const int64_t base = batchOffset(shape, args.from, batch);
     for (int y = y0; y < 32; y += 8) {
       const int64_t row = row0 + (alongRows ? x : y), col = col0 + (alongRows ? y : x);
-      if (row < shape.rows && col < shape.cols)
-        tile[row - row0][col - col0] =
-            loadValue(args.from.data, args.from.type, base + row * args.from.rowStride + col * args.from.colStride);
+      if (row >= shape.rows || col >= shape.cols)
+        continue;
+      float value =
+          loadValue(args.from.data, args.from.type, base + row * args.from.rowStride + col * args.from.colStride);
+      if (args.scale)
+        value *= __frcp_rn(args.scale[row / args.rowBlock * args.scaleStrides[0] + col / 128 * args.scaleStrides[1]]);
+      tile[row - row0][col - col0] = value;
     }
     __syncthreads();
     for (int y = y0; y < 32; y += 8) {
@@ -76,8 +80,10 @@ extern "C" __global__ void __launch_bounds__(256) msampFinish(const __grid_const
 }
 
 extern "C" __global__ void __launch_bounds__(256) msampInvert(const __grid_constant__ InvertArgs args) {
-  const int64_t i = blockIdx.x * 256l + threadIdx.x;
-  for (int side = 0; side < 2; ++side)
-    if (i < args.count[side])
-      args.to[side][i] = __frcp_rn(args.from[side][i * args.stride[side]]);
+  const int64_t at = blockIdx.x * 256l + threadIdx.x;
+  for (const InvertArgs::Side &side : args.sides)
+    if (at < side.outer * side.inner) {
+      const int64_t o = at / side.inner, i = at % side.inner;
+      side.to[at] = i < side.known ? __frcp_rn(side.from[o * side.outerStride + i * side.innerStride]) : 1.0f;
+    }
 }
