@@ -104,7 +104,10 @@ LogicalResult CpuKernels::writeLibrary(const std::string &path) {
 
 LogicalResult writeHostLibrary(ModuleOp module, const std::string &path) {
   // Transcendental functions and conversions of FP8 and BF16 as plain arithmetic, so that the library needs no other.
-  PopulatePatterns rounds[] = {[](RewritePatternSet &patterns) { populateMathPolynomialApproximationPatterns(patterns); },
+  PopulatePatterns rounds[] = {[](RewritePatternSet &patterns) {
+                                 math::populateExpansionPatterns(patterns, {"exp2"});
+                                 populateMathPolynomialApproximationPatterns(patterns);
+                               },
                                populateExpandConversionPatterns};
   if (failed(lowerToLlvmDialect(module, rounds)))
     return failure();

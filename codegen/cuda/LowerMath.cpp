@@ -101,7 +101,7 @@ struct LowerTo : OpRewritePattern<OpTy> {
 
 // The approximate quotient and one correction by its remainder, which also makes division by powers of two exact.
 // Where there is no finite remainder (by 0 or infinity, of infinity or NaN, beyond FP32) the approximate quotient is
-// right.
+// right. With `arcp` there is no correction.
 Value divide(Fp32 &f, arith::DivFOp op) {
   Value x = op.getLhs(), y = op.getRhs();
   FloatAttr divisor;
@@ -117,6 +117,8 @@ Value divide(Fp32 &f, arith::DivFOp op) {
     r = f.number(1 / value);
   } else {
     r = f.reciprocalFlushed(y);
+    if (arith::bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::arcp))
+      return f.mul(x, r);
   }
   Value quotient = f.mul(x, r);
   Value negative = f.neg(y);
@@ -128,26 +130,10 @@ Value divide(Fp32 &f, arith::DivFOp op) {
   return f.select(finite, corrected, quotient);
 }
 
-// 2^j * 2^f with j = round(x / ln 2), kept within the exponents of normal numbers; beyond them f takes the rest.
+// 2^(x / ln 2). Rounding the exponent moves x by half a unit in its last place at most; results below the normal numbers
+// are 0.
 Value exponential(Fp32 &f, math::ExpOp op) {
-  constexpr double log2e = std::numbers::log2e;
-  const double high = static_cast<float>(log2e), low = log2e - high;
-  constexpr double magic = 12582912; // 1.5 * 2^23: what is added to it is rounded to an integer, in the low bits
-  Value x = op.getOperand();
-  Value t = f.mul(x, high);
-  Value least = f.number(-126), most = f.number(127), shifter = f.number(magic);
-  t = arith::MaxNumFOp::create(f.b, t, least);
-  t = arith::MinNumFOp::create(f.b, t, most);
-  Value shifted = f.add(t, shifter);
-  Value j = f.sub(shifted, shifter);
-  Value minusJ = f.neg(j), highFactor = f.number(high), lowFactor = f.number(low);
-  Value fraction = f.fma(x, highFactor, minusJ);
-  fraction = f.fma(x, lowFactor, fraction);
-  Value power = f.exp2Flushed(fraction);
-  Value position = f.word(23), one = f.word(127 << 23);
-  Value bits = arith::ShLIOp::create(f.b, f.bits(shifted), position);
-  bits = arith::AddIOp::create(f.b, bits, one);
-  return f.mul(power, f.real(bits));
+  return f.exp2Flushed(f.mul(op.getOperand(), std::numbers::log2e));
 }
 
 // 1 - 2 / (1 + e^2|x|), and near 0, where that cancels, an odd polynomial.
@@ -182,8 +168,7 @@ void populateMathPatterns(RewritePatternSet &patterns) {
   addInstruction<arith::DivFOp>(patterns, divide);
   addInstruction<math::ExpOp>(patterns, exponential);
   addInstruction<math::TanhOp>(patterns, hyperbolicTangent);
-  addInstruction<math::Exp2Op>(
-      patterns, [](Fp32 &f, math::Exp2Op op) { return f.approximate("llvm.nvvm.ex2.approx", op.getOperand()); });
+  addInstruction<math::Exp2Op>(patterns, [](Fp32 &f, math::Exp2Op op) { return f.exp2Flushed(op.getOperand()); });
   addInstruction<math::SqrtOp>(
       patterns, [](Fp32 &f, math::SqrtOp op) { return f.approximate("llvm.nvvm.sqrt.approx.f", op.getOperand()); });
   addInstruction<math::RsqrtOp>(

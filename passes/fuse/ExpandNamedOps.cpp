@@ -31,8 +31,13 @@ public:
   Value mul(Value x, double y) { return mul(x, constantLike(x, y)); }
   Value div(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
   Value exp(Value x) { return math::ExpOp::create(b, loc, x); }
+  Value exp2(Value x) { return math::Exp2Op::create(b, loc, x); }
   Value log(Value x) { return math::LogOp::create(b, loc, x); }
-  Value tanh(Value x) { return math::TanhOp::create(b, loc, x); }
+  // x / (1 + power); the sum is known to be harmless, so a product with its reciprocal will do.
+  Value logistic(Value x, Value power) {
+    Value denominator = add(power, 1);
+    return arith::DivFOp::create(b, loc, x, denominator, arith::FastMathFlags::arcp);
+  }
   Value erf(Value x) { return math::ErfOp::create(b, loc, x); }
   Value sqrt(Value x) { return math::SqrtOp::create(b, loc, x); }
   Value inverse(Value x) {
@@ -164,14 +169,20 @@ void expand(SoftmaxOp op, Emitter e) {
   replace(op, {e.to(y, op.getY().getType())});
 }
 
-// tanh(sqrt(2/pi) (x + 0.044715 x^3)) of the approximate form.
-Value geluTanh(Emitter &e, Value x) {
-  Value square = e.mul(x, x);
-  Value cubic = e.mul(square, geluCubic * geluSqrt2OverPi);
-  Value factor = e.add(cubic, geluSqrt2OverPi);
-  Value inner = e.mul(x, factor);
-  return e.tanh(inner);
-}
+// The approximate form: x (1 + tanh u) / 2 = x s(2 u) with the logistic function s and u = sqrt(2/pi) (x + 0.044715 x^3).
+struct GeluTanh {
+  Value square, s;
+  GeluTanh(Emitter &e, Value x) {
+    constexpr double log2e = std::numbers::log2e;
+    square = e.mul(x, x);
+    Value cubic = e.mul(square, -2 * log2e * geluCubic * geluSqrt2OverPi);
+    Value factor = e.add(cubic, -2 * log2e * geluSqrt2OverPi);
+    Value exponent = e.mul(x, factor);
+    Value power = e.exp2(exponent);
+    Value one = e.constantLike(x, 1);
+    s = e.logistic(one, power);
+  }
+};
 
 // The normal distribution function Phi(x).
 Value normalCdf(Emitter &e, Value x) {
@@ -184,10 +195,8 @@ Value normalCdf(Emitter &e, Value x) {
 void expand(GeluOp op, Emitter e) {
   Value x = e.f32(op.getX()), y;
   if (op.getTanh()) {
-    Value t = geluTanh(e, x);
-    Value half = e.mul(x, 0.5);
-    Value part = e.mul(half, t);
-    y = e.add(part, half);
+    GeluTanh gelu(e, x);
+    y = e.mul(x, gelu.s);
   } else {
     Value cdf = normalCdf(e, x);
     y = e.mul(x, cdf);
@@ -198,20 +207,15 @@ void expand(GeluOp op, Emitter e) {
 void expand(GeluGradOp op, Emitter e) {
   Value x = e.f32(op.getX()), dy = e.f32(op.getDy()), slope;
   if (op.getTanh()) {
-    // d/dx = (1 + t)/2 + x/2 (1 - t^2) sqrt(2/pi) (1 + 3 * 0.044715 x^2)
-    Value t = geluTanh(e, x);
-    Value square = e.mul(x, x);
-    Value inner = e.mul(square, 3 * geluCubic * geluSqrt2OverPi);
-    Value du = e.add(inner, geluSqrt2OverPi);
-    Value tt = e.mul(t, t);
-    Value one = e.constantLike(x, 1);
-    Value dt = e.sub(one, tt);
-    Value half = e.mul(x, 0.5);
-    Value product = e.mul(half, dt);
-    Value second = e.mul(product, du);
-    Value halfT = e.mul(t, 0.5);
-    Value first = e.add(halfT, 0.5);
-    slope = e.add(first, second);
+    // s + x s (1 - s) 2 du/dx, du/dx = sqrt(2/pi) (1 + 3 * 0.044715 x^2)
+    GeluTanh gelu(e, x);
+    Value squareOfS = e.mul(gelu.s, gelu.s);
+    Value change = e.sub(gelu.s, squareOfS);
+    Value scaled = e.mul(x, change);
+    Value inner = e.mul(gelu.square, 6 * geluCubic * geluSqrt2OverPi);
+    Value slopeOfExponent = e.add(inner, 2 * geluSqrt2OverPi);
+    Value second = e.mul(scaled, slopeOfExponent);
+    slope = e.add(gelu.s, second);
   } else {
     // Phi(x) + x phi(x), phi the normal density
     Value cdf = normalCdf(e, x);
@@ -230,8 +234,7 @@ void expand(SwigluOp op, Emitter e) {
   Value gate = e.f32(op.getGate()), up = e.f32(op.getUp());
   Value negative = e.neg(gate);
   Value power = e.exp(negative);
-  Value denominator = e.add(power, 1);
-  Value silu = e.div(gate, denominator);
+  Value silu = e.logistic(gate, power);
   Value y = e.mul(silu, up);
   replace(op, {e.to(y, op.getY().getType())});
 }

@@ -14,6 +14,19 @@ func.func @softmax(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   return %y : tensor<8x16xf32>
 }
 
+// By the logistic function, which both directions share.
+// CHECK-LABEL: func.func @gelu
+// CHECK: %[[P:.*]] = math.exp2
+// CHECK: %[[D:.*]] = arith.addf %[[P]]
+// CHECK: %[[S:.*]] = arith.divf %{{.*}}, %[[D]] fastmath<arcp>
+// CHECK: arith.mulf %arg0, %[[S]]
+// CHECK-NOT: math.tanh
+func.func @gelu(%x: tensor<8x16xf32>, %dy: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %y = msamp.gelu %x {tanh} : tensor<8x16xf32> -> tensor<8x16xf32>
+  %dx = msamp.gelu_grad %dy, %x {tanh} : tensor<8x16xf32>, tensor<8x16xf32> -> tensor<8x16xf32>
+  return %y, %dx : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
 // The statistics stay results; x narrower than FP32 is widened first.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[X:.*]] = arith.extf %arg0

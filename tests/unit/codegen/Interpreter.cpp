@@ -119,6 +119,7 @@ std::vector<Tensor> interpret(func::FuncOp func, const std::vector<Tensor> &argu
         .Case<arith::NegFOp>([&](auto) { unary([](double a) { return -a; }); })
         .Case<math::AbsFOp>([&](auto) { unary([](double a) { return std::fabs(a); }); })
         .Case<math::ExpOp>([&](auto) { unary([](double a) { return std::exp(a); }); })
+        .Case<math::Exp2Op>([&](auto) { unary([](double a) { return std::exp2(a); }); })
         .Case<math::LogOp>([&](auto) { unary([](double a) { return std::log(a); }); })
         .Case<math::TanhOp>([&](auto) { unary([](double a) { return std::tanh(a); }); })
         .Case<math::ErfOp>([&](auto) { unary([](double a) { return std::erf(a); }); })
