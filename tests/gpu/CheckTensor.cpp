@@ -97,6 +97,18 @@ CheckTensor &CheckTensor::powers(unsigned seed, int low, int high) {
   return *this;
 }
 
+CheckTensor &CheckTensor::indices(unsigned seed, int64_t rows) {
+  std::minstd_rand generator(seed);
+  auto *values = reinterpret_cast<int64_t *>(memory_.data());
+  for (size_t i = 0; i < memory_.size() / sizeof(int64_t); ++i) {
+    const double uniform = static_cast<double>(generator()) / static_cast<double>(std::minstd_rand::max());
+    const auto row = static_cast<int64_t>(std::exp(uniform * std::log(static_cast<double>(rows) + 1)) - 1);
+    values[i] = std::min(row, rows - 1) - (generator() % 4 == 0 ? rows : 0);
+  }
+  upload();
+  return *this;
+}
+
 CheckTensor &CheckTensor::fill(uint8_t byte) {
   std::memset(memory_.data(), byte, memory_.size());
   upload();

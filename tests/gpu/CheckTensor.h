@@ -30,6 +30,8 @@ public:
   CheckTensor &random(unsigned seed, float spread);
   // FP32: powers of two from 2^low to 2^high.
   CheckTensor &powers(unsigned seed, int low, int high);
+  // I64: rows of a table, small numbers more often, as words are; a quarter of them counted from the end.
+  CheckTensor &indices(unsigned seed, int64_t rows);
   // The same bits everywhere, so that what a step does not write is seen.
   CheckTensor &fill(uint8_t byte);
 
@@ -82,6 +84,7 @@ double timeOf(runtime::Device &gpu, const std::string &key, const std::function<
 
 void checkMatMul(Devices devices, Report &report);
 void checkAttention(Devices devices, Report &report);
+void checkScatter(Devices devices, Report &report);
 
 } // namespace msamp::test
 

@@ -1,4 +1,4 @@
-// msamp-ops-check: products and attention of a GPU against those of the CPU, with their rates. One line a case.
+// msamp-ops-check: products, attention and scatter-adds of a GPU against those of the CPU, with their rates. One line a case.
 #include <cstring>
 #include <memory>
 
@@ -32,6 +32,7 @@ int main(int argc, char **argv) {
     fmt::print("{} against {}\n", gpu->description(), cpu->description());
     test::checkMatMul({*cpu, *gpu}, report);
     test::checkAttention({*cpu, *gpu}, report);
+    test::checkScatter({*cpu, *gpu}, report);
     fmt::print("ops: {} checked, {} wrong\n", report.checked, report.wrong);
     return report.wrong == 0 ? 0 : 1;
   });

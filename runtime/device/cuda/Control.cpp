@@ -244,15 +244,18 @@ void CudaDevice::scatterAdd(const Tensor &updates, const Tensor &indices, const 
   if (rows == 0 || width == 0)
     return;
   ScatterArgs args{updates.data, indices.data, table.data, updates.type, indices.type, table.type, rows, width, count, 0, nullptr,
-      nullptr, nullptr};
+      nullptr, nullptr, nullptr};
   args.chunks = static_cast<uint32_t>((count + scatterChunk - 1) / scatterChunk);
   Parts parts;
+  const int64_t rowBlocks = (rows + scatterBlock - 1) / scatterBlock;
   const size_t counts = parts.add(size_t{args.chunks} * static_cast<size_t>(rows) * sizeof(uint32_t)),
                starts = parts.add(static_cast<size_t>(rows + 1) * sizeof(uint32_t)),
+               sums = parts.add(static_cast<size_t>(rowBlocks) * sizeof(uint32_t)),
                order = parts.add(static_cast<size_t>(count) * sizeof(uint32_t));
   std::byte *memory = scratch_.get(parts.total());
   args.counts = reinterpret_cast<uint32_t *>(memory + counts);
   args.starts = reinterpret_cast<uint32_t *>(memory + starts);
+  args.sums = reinterpret_cast<uint32_t *>(memory + sums);
   args.order = reinterpret_cast<uint32_t *>(memory + order);
   MSAMP_CU(cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(args.counts), 0, starts - counts, context_.stream);
   auto run = [&](const char *kernel, int64_t gridX, int64_t gridY, unsigned threads) {
@@ -261,10 +264,18 @@ void CudaDevice::scatterAdd(const Tensor &updates, const Tensor &indices, const 
           args);
   };
   run("msampScatterCount", args.chunks, 1, scatterChunk);
-  run("msampScatterColumns", (rows + block - 1) / block, 1, block);
-  run("msampScatterStarts", 1, 1, 1024);
+  run("msampScatterPlaces", rowBlocks, 1, scatterBlock);
+  run("msampScatterStarts", rowBlocks, 1, scatterBlock);
   run("msampScatterOrder", args.chunks, 1, scatterChunk);
-  run("msampScatterSum", rows, (width + 511) / 512, 256);
+  auto isWide = [&](const Tensor &tensor) {
+    return (tensor.type == Type::BF16 || tensor.type == Type::F32) && reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0;
+  };
+  if (width % 8 == 0 && isWide(updates) && isWide(table)) {
+    run("msampScatterSumFew", (rows + scatterRows - 1) / scatterRows, (width + scatterColumns - 1) / scatterColumns, 256);
+    run("msampScatterSumMany", std::min<int64_t>(rows, 64), (width + 255) / 256, 256);
+  } else {
+    run("msampScatterSum", rows, (width + 511) / 512, 256);
+  }
 }
 
 void CudaDevice::reduceBlocks(std::span<const BlockSpan> sources, void *destination, Type type, float *scale, int64_t blocks) {

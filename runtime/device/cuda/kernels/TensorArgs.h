@@ -27,8 +27,9 @@ struct LookupArgs {
   int64_t outer, rows, inner, count;
 };
 
-// Stable order of updates by row: chunks of `scatterChunk` updates are counted apart.
-inline constexpr unsigned scatterChunk = 1024;
+// Stable order of updates by row: chunks of `scatterChunk` updates are counted apart. A block of threads adds up the counts
+// of `scatterBlock` rows, or sums the updates of `scatterRows` rows in `scatterColumns` columns.
+inline constexpr unsigned scatterChunk = 1024, scatterBlock = 256, scatterRows = 16, scatterColumns = 512;
 struct ScatterArgs {
   const void *updates, *indices;
   void *table;
@@ -37,6 +38,7 @@ struct ScatterArgs {
   uint32_t chunks;
   uint32_t *counts;  // [chunks][rows]; afterwards where the chunk's updates of the row begin
   uint32_t *starts;  // [rows + 1]
+  uint32_t *sums;    // a block of rows
   uint32_t *order;   // [count]
 };
 

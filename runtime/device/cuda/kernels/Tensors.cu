@@ -155,65 +155,84 @@ extern "C" __global__ void msampScatterCount(const __grid_constant__ ScatterArgs
     atomicAdd(args.counts + blockIdx.x * args.rows + row, 1u);
 }
 
-// Counts of each row over the chunks become places within the row; the row's whole count goes to starts.
-extern "C" __global__ void msampScatterColumns(const __grid_constant__ ScatterArgs args) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= args.rows)
-    return;
+// Counts of each row over the chunks become places within the row; whole counts, added up within the block of rows, go to
+// starts.
+extern "C" __global__ void __launch_bounds__(scatterBlock) msampScatterPlaces(const __grid_constant__ ScatterArgs args) {
+  constexpr uint32_t ahead = 8;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * scatterBlock + threadIdx.x;
   uint32_t sum = 0;
-  for (uint32_t c = 0; c < args.chunks; ++c) {
-    uint32_t &count = args.counts[c * args.rows + row];
-    const uint32_t own = count;
-    count = sum;
-    sum += own;
+  for (uint32_t first = 0; row < args.rows && first < args.chunks; first += ahead) {
+    uint32_t *counts = args.counts + first * args.rows + row, own[ahead];
+    const uint32_t there = min(ahead, args.chunks - first);
+#pragma unroll
+    for (uint32_t c = 0; c < ahead; ++c)
+      own[c] = c < there ? counts[c * args.rows] : 0;
+#pragma unroll
+    for (uint32_t c = 0; c < ahead; ++c) {
+      if (c < there)
+        counts[c * args.rows] = sum;
+      sum += own[c];
+    }
   }
-  args.starts[row + 1] = sum;
+  __shared__ uint32_t warps[scatterBlock / 32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (unsigned step = 1; step < 32; step *= 2) {
+    const uint32_t left = __shfl_up_sync(0xffffffffu, sum, step);
+    sum += lane >= step ? left : 0;
+  }
+  if (lane == 31)
+    warps[warp] = sum;
+  __syncthreads();
+  for (unsigned w = 0; w < warp; ++w)
+    sum += warps[w];
+  if (row < args.rows)
+    args.starts[row + 1] = sum;
+  if (threadIdx.x == scatterBlock - 1)
+    args.sums[blockIdx.x] = sum;
 }
 
-// Inclusive sums of starts[1 .. rows]; one block of 1024 threads.
-extern "C" __global__ void __launch_bounds__(1024) msampScatterStarts(const __grid_constant__ ScatterArgs args) {
-  __shared__ uint32_t sums[1024];
-  const int64_t share = (args.rows + 1023) / 1024;
-  const int64_t begin = min(args.rows, threadIdx.x * share), end = min(args.rows, begin + share);
-  uint32_t sum = 0;
-  for (int64_t r = begin; r < end; ++r)
-    sum += args.starts[r + 1];
-  sums[threadIdx.x] = sum;
-  __syncthreads();
-  for (unsigned step = 1; step < 1024; step *= 2) {
-    const uint32_t left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-    __syncthreads();
-    sums[threadIdx.x] += left;
-    __syncthreads();
-  }
-  uint32_t running = threadIdx.x > 0 ? sums[threadIdx.x - 1] : 0;
-  for (int64_t r = begin; r < end; ++r) {
-    running += args.starts[r + 1];
-    args.starts[r + 1] = running;
-  }
+// What the blocks before hold is added to starts.
+extern "C" __global__ void __launch_bounds__(scatterBlock) msampScatterStarts(const __grid_constant__ ScatterArgs args) {
+  __shared__ uint32_t before;
   if (threadIdx.x == 0)
+    before = 0;
+  __syncthreads();
+  uint32_t own = 0;
+  for (unsigned b = threadIdx.x; b < blockIdx.x; b += scatterBlock)
+    own += args.sums[b];
+  own = __reduce_add_sync(0xffffffffu, own);
+  if (threadIdx.x % 32 == 0)
+    atomicAdd(&before, own);
+  __syncthreads();
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * scatterBlock + threadIdx.x;
+  if (row < args.rows)
+    args.starts[row + 1] += before;
+  if (row == 0)
     args.starts[0] = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(scatterChunk) msampScatterOrder(const __grid_constant__ ScatterArgs args) {
-  __shared__ int64_t rows[scatterChunk];
+  __shared__ int4 rows[scatterChunk / 4];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * scatterChunk + threadIdx.x;
-  int64_t row = -1;
+  int row = -1; // counts of all rows are in memory: there are fewer than 2^31
   if (i < args.count) {
-    row = indexAt(args.indices, args.indexType, i, args.rows);
-    row = row >= 0 && row < args.rows ? row : -1;
+    const int64_t index = indexAt(args.indices, args.indexType, i, args.rows);
+    row = index >= 0 && index < args.rows ? static_cast<int>(index) : -1;
   }
-  rows[threadIdx.x] = row;
+  reinterpret_cast<int *>(rows)[threadIdx.x] = row;
   __syncthreads();
-  if (row < 0)
-    return;
-  uint32_t before = 0;
-  for (unsigned j = 0; j < threadIdx.x; ++j)
-    before += rows[j] == row;
-  args.order[args.starts[row] + args.counts[blockIdx.x * args.rows + row] + before] = static_cast<uint32_t>(i);
+  // Equal ones in the warp's lower lanes, and in the warps before.
+  const unsigned lane = threadIdx.x % 32, alike = __match_any_sync(0xffffffffu, row);
+  uint32_t before = __popc(alike & ((1u << lane) - 1));
+  for (unsigned j = 0; j < (threadIdx.x - lane) / 4; ++j) {
+    const int4 four = rows[j];
+    before += (four.x == row) + (four.y == row) + (four.z == row) + (four.w == row);
+  }
+  if (row >= 0)
+    args.order[args.starts[row] + args.counts[blockIdx.x * args.rows + row] + before] = static_cast<uint32_t>(i);
 }
 
-// Block (x, y): row x, columns from y * 512 on; two columns a thread.
+// Of any types. Block (x, y): row x, columns from y * 512 on; two columns a thread.
 extern "C" __global__ void __launch_bounds__(256) msampScatterSum(const __grid_constant__ ScatterArgs args) {
   const int64_t row = blockIdx.x;
   const uint32_t begin = args.starts[row], end = args.starts[row + 1];
@@ -227,6 +246,118 @@ extern "C" __global__ void __launch_bounds__(256) msampScatterSum(const __grid_c
       sum += loadValue(args.updates, args.updateType, static_cast<int64_t>(args.order[j]) * args.width + column);
     storeValue(args.table, args.tableType, row * args.width + column, sum);
   }
+}
+
+// Rows of up to this many updates, of BF16 or FP32 and widths that are multiples of 8: eight columns a thread, which has the
+// first updates of several rows in flight at once.
+constexpr uint32_t fewUpdates = 32;
+
+template <Type update, Type table> __device__ void sumFew(const ScatterArgs &args) {
+  constexpr unsigned teams = 256 / (scatterColumns / 8), atOnce = update == Type::F32 ? 2 : 4, ahead = 2;
+  const int64_t column = static_cast<int64_t>(blockIdx.y) * scatterColumns + threadIdx.x % (scatterColumns / 8) * 8;
+  if (column >= args.width)
+    return;
+  auto updateAt = [&](uint32_t place) {
+    return Eight<update>(args.updates, static_cast<int64_t>(args.order[place]) * args.width + column);
+  };
+#pragma unroll 1
+  for (unsigned pass = 0; pass < scatterRows / (teams * atOnce); ++pass) {
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * scatterRows + (threadIdx.x / (scatterColumns / 8)) + pass * teams * atOnce;
+    uint32_t begin[atOnce], count[atOnce];
+    Eight<update> first[atOnce][ahead];
+#pragma unroll
+    for (unsigned r = 0; r < atOnce; ++r) {
+      begin[r] = args.starts[min(row + r * teams, args.rows)];
+      count[r] = args.starts[min(row + r * teams + 1, args.rows)] - begin[r];
+    }
+#pragma unroll
+    for (unsigned r = 0; r < atOnce; ++r)
+#pragma unroll
+      for (unsigned a = 0; a < ahead; ++a)
+        if (a < count[r])
+          first[r][a] = updateAt(begin[r] + a);
+#pragma unroll
+    for (unsigned r = 0; r < atOnce; ++r) {
+      float total[8] = {};
+#pragma unroll
+      for (unsigned a = 0; a < ahead; ++a)
+        first[r][a].addTo(total);
+      if (count[r] > fewUpdates || row + r * teams >= args.rows)
+        continue;
+#pragma unroll 1
+      for (uint32_t j = ahead; j < count[r]; ++j)
+        updateAt(begin[r] + j).addTo(total);
+      storeEight<table>(args.table, (row + r * teams) * args.width + column, total);
+    }
+  }
+}
+
+// Rows of more updates, 256 columns a block: its warps take one update after the other, and their sums are added in their
+// order.
+template <Type update, Type table> __device__ void sumMany(const ScatterArgs &args, float (&sums)[8][256]) {
+  constexpr unsigned ahead = update == Type::F32 ? 4 : 8;
+  __shared__ uint32_t found[8];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t column = static_cast<int64_t>(blockIdx.y) * 256 + lane * 8;
+  // Rows that follow each other are those of different blocks.
+  for (int64_t first = blockIdx.x; first < args.rows; first += 256 * static_cast<int64_t>(gridDim.x)) {
+    const int64_t own = first + threadIdx.x * static_cast<int64_t>(gridDim.x);
+    const bool many = own < args.rows && args.starts[own + 1] - args.starts[own] > fewUpdates;
+    const uint32_t ballot = __ballot_sync(0xffffffffu, many);
+    if (lane == 0)
+      found[warp] = ballot;
+    __syncthreads();
+    for (unsigned w = 0; w < 8; ++w)
+      for (uint32_t left = found[w]; left != 0; left &= left - 1) {
+        const int64_t row = first + (w * 32 + __ffs(left) - 1) * static_cast<int64_t>(gridDim.x);
+        const uint32_t begin = args.starts[row], end = args.starts[row + 1];
+        float total[8] = {};
+        for (uint32_t j = begin + warp; column < args.width && j < end; j += 8 * ahead) {
+          auto updateAt = [&](unsigned a) {
+            const uint32_t number = args.order[min(j + 8 * a, end - 1)];
+            return Eight<update>(args.updates, static_cast<int64_t>(number) * args.width + column);
+          };
+          Eight<update> values[ahead];
+#pragma unroll
+          for (unsigned a = 0; a < ahead; ++a)
+            values[a] = updateAt(a);
+#pragma unroll
+          for (unsigned a = 0; a < ahead; ++a)
+            if (j + 8 * a < end)
+              values[a].addTo(total);
+        }
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          sums[warp][lane * 8 + e] = total[e];
+        __syncthreads();
+        if (warp == 0 && column < args.width) {
+          for (unsigned other = 1; other < 8; ++other)
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+              total[e] += sums[other][lane * 8 + e];
+          storeEight<table>(args.table, row * args.width + column, total);
+        }
+        __syncthreads();
+      }
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) msampScatterSumFew(const __grid_constant__ ScatterArgs args) {
+  const bool narrow = args.updateType == Type::BF16, narrowTable = args.tableType == Type::BF16;
+  if (narrow)
+    narrowTable ? sumFew<Type::BF16, Type::BF16>(args) : sumFew<Type::BF16, Type::F32>(args);
+  else
+    narrowTable ? sumFew<Type::F32, Type::BF16>(args) : sumFew<Type::F32, Type::F32>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(256) msampScatterSumMany(const __grid_constant__ ScatterArgs args) {
+  __shared__ float sums[8][256];
+  const bool narrow = args.updateType == Type::BF16, narrowTable = args.tableType == Type::BF16;
+  if (narrow)
+    narrowTable ? sumMany<Type::BF16, Type::BF16>(args, sums) : sumMany<Type::BF16, Type::F32>(args, sums);
+  else
+    narrowTable ? sumMany<Type::F32, Type::BF16>(args, sums) : sumMany<Type::F32, Type::F32>(args, sums);
 }
 
 //===--- Blocks -----------------------------------------------------------------------------------------------------------===//
