@@ -50,6 +50,7 @@ private:
 
   // Rows that are held in registers (ClusterKernel.cpp).
   void emitRows();
+  void emitWalk();
   mlir::Value positionOf(mlir::Value step);
   // Results with rows innermost (TurnedTiles.cpp, StagedRows.cpp).
   struct Turned {
@@ -61,7 +62,8 @@ private:
   llvm::SmallVector<Turned> turnedTargets();
   mlir::Value inMemory(Row &row, const Turned &target, int64_t chunk);
   void emitTurned(llvm::MutableArrayRef<Row> rows);
-  void stageRow(Row &row, mlir::Value step);
+  void stageRows(llvm::MutableArrayRef<Row> rows, mlir::Value step);
+  mlir::Value columnOf(mlir::Value line);
   void storeStaged(mlir::Value step);
   void emitStage(int stage, llvm::MutableArrayRef<Row> rows, Running &running);
   void emitRowScalars(int stage, Row &row, Running &running);

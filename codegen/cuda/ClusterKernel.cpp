@@ -22,7 +22,7 @@ ReduceKind ClusterEmitter::kindOf(Operation *reduce) {
 SmallVector<ClusterEmitter::Root> ClusterEmitter::rootsOf(int stage) {
   SmallVector<Root> roots;
   for (auto &[op, kind] : s.reductions)
-    if (kind != ReductionKind::RowScalar && d.stage.lookup(op->getOperand(0)) == stage)
+    if (kind != ReductionKind::RowScalar && d.stage.lookup(op->getOperand(0)) == stage && !values.isPick(op))
       roots.push_back({op->getOperand(0), op, kind});
   for (auto [i, out] : llvm::enumerate(body.getTerminator()->getOperands())) {
     auto it = d.reductions.find(values.definition(out));
@@ -76,8 +76,13 @@ void ClusterEmitter::enter(StringRef name, int64_t threads, int64_t blocksPerMul
 
 void ClusterEmitter::begin() {
   enter(symbol, s.block(), s.blocksPerMultiprocessor);
-  tile = s.tiles > 1 ? k.remainder(block, s.tiles) : k.integer(0);
-  group = k.divide(block, s.tiles);
+  Value place = k.divide(block, s.blocksAlongRows);
+  tile = s.tiles > 1 ? k.remainder(place, s.tiles) : k.integer(0);
+  group = k.divide(place, s.tiles);
+  if (s.blocksAlongRows > 1) {
+    Value along = k.remainder(block, s.blocksAlongRows);
+    group = k.add(k.mul(group, s.blocksAlongRows), along);
+  }
   team = s.teams > 1 ? k.divide(thread, s.lanes) : k.integer(0);
   lane = s.teams > 1 ? k.remainder(thread, s.lanes) : thread;
   if (s.block() != s.lanes * s.teams) {
@@ -88,7 +93,7 @@ void ClusterEmitter::begin() {
       team = arith::MinUIOp::create(k.b, team, k.integer(s.teams - 1));
   }
   for (auto &[op, kind] : s.reductions)
-    exchanges += kind == ReductionKind::Row ? s.rowsAtOnce : 0;
+    exchanges += kind == ReductionKind::Row && !values.isPick(op) ? s.rowsAtOnce : 0;
   if (exchanges && s.lanes > 32)
     exchangeBuffer = k.sharedArray(module, symbol + "_exchange", 2 * exchanges * s.block() / 32);
   parity = k.integer(0);
@@ -175,11 +180,11 @@ Value ClusterEmitter::positionOf(Value step) {
   Type type = step.getType();
   Value own = k.resize(team, type);
   if (s.stagedRows) {
-    int64_t perTile = s.stagedRows / s.teams;
+    int64_t perTile = s.stagedRows / (s.teams * s.rowsAtOnce);
     Value tileOf = k.mul(k.divide(step, perTile), s.groups);
     tileOf = k.add(tileOf, k.resize(group, type));
     Value within = k.mul(k.remainder(step, perTile), s.teams);
-    within = k.add(within, own);
+    within = k.mul(k.add(within, own), s.rowsAtOnce);
     return k.add(k.mul(tileOf, s.stagedRows), within);
   }
   Value first = own;
@@ -208,14 +213,14 @@ void ClusterEmitter::emitRows() {
     staged = turnedTargets();
     Value buffer = k.dynamicShared(module);
     for (auto [i, target] : llvm::enumerate(staged))
-      target.buffer = k.address(buffer, i * s.stagedRows * s.stagedPitch(), target.element);
+      target.buffer = k.address(buffer, i * s.tileWidth() * s.stagedPitch(), target.element);
   }
   Value zero = k.integer(type, 0);
   // All rows of a step.
   auto rowsFrom = [&](Value position) {
     SmallVector<Row> rows;
     for (int64_t u = 0; u < s.rowsAtOnce; ++u)
-      rows.push_back(rowAt(k.add(position, u * (s.turned ? 1 : s.rowStride()))));
+      rows.push_back(rowAt(k.add(position, u * (s.neighbouringRows() ? 1 : s.rowStride()))));
     return rows;
   };
   auto emit = [&](MutableArrayRef<Row> rows, Running &running) {
@@ -257,7 +262,7 @@ void ClusterEmitter::emitRows() {
         // The step after the last one loads rows that are there, for nothing.
         Value last = k.integer(type, s.rowLimit() - 1), following = positionOf(k.add(step, 1));
         for (int64_t u = 0; u < s.rowsAtOnce; ++u) {
-          Value at = k.add(following, u * s.rowStride());
+          Value at = k.add(following, u * (s.neighbouringRows() ? 1 : s.rowStride()));
           at = arith::MinUIOp::create(k.b, at, last);
           Row row = rowAt(at);
           values.loadRow(row);
@@ -272,7 +277,7 @@ void ClusterEmitter::emitRows() {
       }
       emit(rows, current);
       if (s.stagedRows) {
-        stageRow(rows[0], step);
+        stageRows(rows, step);
         storeStaged(step);
       }
       SmallVector<Value> yielded = flatten(current);
@@ -289,6 +294,37 @@ void ClusterEmitter::emitRows() {
   storeScalars(running);
 }
 
+// The rows of a team, or the tiles of a single row that a block has, one after the other.
+void ClusterEmitter::emitWalk() {
+  bool overTiles = d.outer.empty();
+  int64_t width = s.tileWidth(), by = overTiles ? s.tiles * width : s.rowStride(), to = overTiles ? s.inner : d.rows;
+  // Beyond the end by a step at most.
+  Type type = to + by < (int64_t(1) << 31) ? k.i32() : k.i64();
+  Value tileStart = k.mul(k.resize(tile, type), width), offset = k.mul(k.resize(lane, type), s.chunk);
+  int64_t tiles = overTiles ? (s.inner + width - 1) / width : s.tiles;
+  auto place = [&](Value start) {
+    placeColumns(k.add(start, offset), tiles * width != s.inner, tiles * width - s.chunk);
+  };
+  if (!overTiles) {
+    place(tileStart);
+    values.loadColumns();
+  }
+  Running running = neutralRunning();
+  Value from = overTiles ? tileStart : positionOf(k.integer(type, 0));
+  Value end = k.integer(type, to), step = k.integer(type, by);
+  SmallVector<Value> results = k.loop(from, end, step, flatten(running), [&](Value at, ValueRange arguments) {
+    Running current = unflatten(arguments);
+    if (overTiles)
+      place(at);
+    SmallVector<Row> rows = {values.row(overTiles ? k.integer(0) : at, inTeam)};
+    if (!overTiles)
+      values.loadRow(rows[0]);
+    emitStage(0, rows, current);
+    return flatten(current);
+  });
+  storeScalars(unflatten(results));
+}
+
 void ClusterEmitter::emitStage(int stage, MutableArrayRef<Row> rows, Running &running) {
   SmallVector<Root> roots = rootsOf(stage);
   SmallVector<Item> items;
@@ -302,6 +338,9 @@ void ClusterEmitter::emitStage(int stage, MutableArrayRef<Row> rows, Running &ru
 
 // What happens once a row: stores of values that do not vary along it, and their sums.
 void ClusterEmitter::emitRowScalars(int stage, Row &row, Running &running) {
+  for (auto &[op, kind] : s.reductions)
+    if (d.stage.lookup(op->getOperand(0)) == stage && values.isPick(op))
+      row.scalars[op->getResult(0)] = values.picked(row, op);
   for (auto &[op, kind] : s.reductions) {
     if (kind != ReductionKind::RowScalar || d.stage.lookup(op->getOperand(0)) != stage)
       continue;
@@ -404,9 +443,11 @@ void ClusterEmitter::run(SmallVectorImpl<KernelEntry> &entries) {
   begin();
   if (s.streamed)
     emitStreamedRows();
+  else if (s.walks)
+    emitWalk();
   else
     emitRows();
-  entries.push_back({symbol, s.grid(), 1, s.block(), s.stagedRows ? s.stagedBytes(cluster) : 0});
+  entries.push_back({symbol, s.grid(), 1, s.block(), s.sharedBytes(cluster)});
   if (s.partialValues())
     emitFinish(entries);
 }

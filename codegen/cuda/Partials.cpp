@@ -264,31 +264,42 @@ void ClusterEmitter::finishScalar(const Reduction &reduction) {
   Operation *op = reduction.first;
   ReduceKind kind = kindOf(op);
   Value base = partialOf(op), total = neutral(k.b, kind, 0);
-  auto partial = [&](Value at) { return k.load(k.address(base, at, k.f32()), k.f32(), 0); };
-  int64_t count = s.grid(), step = 8 * finishBlock, whole = count / step;
+  // Four values a load, as many loads in flight as there are.
+  constexpr int64_t wide = 4, ahead = 8, row = wide * finishBlock;
+  Value own = k.mul(thread, wide);
+  auto partial = [&](Value at) { return k.load(k.address(base, at, k.f32()), k.f32(), wide, 16); };
+  int64_t count = s.grid(), step = ahead * row, whole = count / step;
   if (whole) {
     Value zero = k.integer(0), end = k.integer(whole * step), by = k.integer(step);
     total = k.loop(zero, end, by, total, [&](Value start, ValueRange sums) -> SmallVector<Value> {
-      Value at = k.add(start, thread);
+      Value at = k.add(start, own);
       SmallVector<Value> parts;
-      for (int64_t u = 0; u < 8; ++u)
-        parts.push_back(partial(k.add(at, u * finishBlock)));
-      Value sum = sums[0];
-      for (Value part : parts)
+      for (int64_t u = 0; u < ahead; ++u)
+        parts.push_back(partial(k.add(at, u * row)));
+      Value sum = parts[0];
+      for (Value part : ArrayRef(parts).drop_front())
         sum = combine(k.b, kind, sum, part);
-      return {sum};
+      return {combine(k.b, kind, sums[0], k.reduceVector(kind, sum))};
     })[0];
   }
-  for (int64_t from = whole * step; from < count; from += finishBlock) {
-    Value at = k.add(thread, from), there;
-    if (from + finishBlock > count) {
-      there = k.less(at, count);
-      at = k.select(there, at, k.integer(0));
+  for (int64_t from = whole * step; from < count; from += row) {
+    Value at = k.add(own, from), clamped = at;
+    bool ends = from + row > count;
+    if (ends) {
+      Value there = k.less(at, count), zero = k.integer(0);
+      clamped = k.select(there, at, zero);
     }
-    Value part = partial(at);
-    if (there)
-      part = k.select(there, part, neutral(k.b, kind, 0));
-    total = combine(k.b, kind, total, part);
+    Value part = partial(clamped);
+    if (ends) {
+      SmallVector<Value> elements;
+      for (int64_t i = 0; i < wide; ++i) {
+        Value there = k.less(k.add(at, i), count), element = k.extract(part, i);
+        element = k.select(there, element, neutral(k.b, kind, 0));
+        elements.push_back(element);
+      }
+      part = vector::FromElementsOp::create(k.b, VectorType::get({wide}, k.f32()), elements);
+    }
+    total = combine(k.b, kind, total, k.reduceVector(kind, part));
   }
   total = k.reduceLanes(kind, total, 32);
   std::string name = symbol + "_finish_" + std::to_string(s.partialOffset(op));

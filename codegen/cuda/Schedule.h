@@ -19,8 +19,13 @@ struct Schedule {
   bool prefetch = false; // the next rows are loaded before the current ones are used
   // Some results are stored with rows innermost: the rows of a step follow each other, and go through shared memory.
   bool turned = false;
+  // Blocks go over rows, or over tiles of a single row, until there are no more: not all equally often.
+  bool walks = false;
+  int64_t blocksAlongRows = 1; // so many groups follow each other before the next tile of columns
   // With reductions of rows: a block stages so many rows of those results before it stores them; 0: there are none.
   int64_t stagedRows = 0;
+  // Of streamed rows: what several stages read is kept in shared memory by the first of them, at its column.
+  llvm::SmallVector<mlir::Value> held;
   bool keepColumns = false;            // what repeats over rows is loaded once
   int64_t blocksPerMultiprocessor = 0; // lower bound that limits registers; 0: none
 
@@ -35,10 +40,16 @@ struct Schedule {
   bool isTurned(const fuse::View &store) const;
   bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
 
-  // Results with rows innermost, and bytes of shared memory that staging them takes.
+  // Results with rows innermost, and bytes of shared memory that a column of one takes where it is staged.
   llvm::SmallVector<fuse::ClusterDomain::Store> turnedStores(ClusterOp cluster) const;
-  int64_t stagedPitch() const { return inner / 4 % 2 ? inner : inner + 4; } // an odd number of words
-  int64_t stagedBytes(ClusterOp cluster) const;
+  int64_t stagedPitch() const { return stagedRows + 4; } // an odd number of words
+  // Dynamic shared memory of a block.
+  int64_t sharedBytes(ClusterOp cluster) const;
+  int64_t heldBytes(mlir::Value view) const;
+  // The rows of a step that a thread has follow each other.
+  bool neighbouringRows() const { return turned || stagedRows; }
+  // The first and the last stage that read a view.
+  std::pair<int, int> stagesOf(mlir::Value view, ClusterOp cluster) const;
 
   // Whether results over rows are partial ones; a single group has the sums of columns themselves.
   bool isPartial(fuse::ReductionKind kind) const {
@@ -51,8 +62,9 @@ struct Schedule {
 
   // The reductions in the order of the cluster, without those over sizes of 1.
   llvm::SmallVector<std::pair<mlir::Operation *, fuse::ReductionKind>> reductions;
-  // Views that the body reads elements of.
+  // Views that the body reads elements of, and for each the first one of the same elements.
   llvm::SmallVector<mlir::Value> loads;
+  llvm::DenseMap<mlir::Value, mlir::Value> representatives;
 };
 
 // The largest power of two up to `most` by which all rows of the view are aligned, in elements.

@@ -1,75 +1,66 @@
 // Results with rows innermost of kernels that hold whole rows: a block stages the bytes of 16 or 32 rows in shared
-// memory as they are, and its threads store runs of 16 rows of a column.
+// memory, four rows of a column at a time, and its threads store runs of 16 rows of a column.
 #include "codegen/cuda/ClusterEmitter.h"
 
 using namespace mlir;
 
 namespace msamp::codegen::cuda {
 
-// Lines are an odd number of words apart: half a warp reads a line, the other half the one 16 rows below.
-void ClusterEmitter::stageRow(Row &row, Value step) {
-  Value line = k.remainder(step, s.stagedRows / s.teams);
-  line = k.mul(line, s.teams);
-  line = k.add(line, k.resize(team, line.getType()));
-  line = k.resize(line, k.i32());
-  Value start = k.mul(line, s.stagedPitch());
-  start = k.add(start, k.mul(lane, s.chunk));
+// Columns are an odd number of words apart: each bank is used once.
+void ClusterEmitter::stageRows(MutableArrayRef<Row> rows, Value step) {
+  Value first = k.remainder(step, s.stagedRows / (s.teams * s.rowsAtOnce));
+  first = k.mul(first, s.teams);
+  first = k.add(first, k.resize(team, first.getType()));
+  first = k.resize(k.mul(first, s.rowsAtOnce), k.i32());
+  Value start = k.add(k.mul(lane, s.stagedPitch()), first);
   for (const Turned &target : staged) {
     Value at = k.address(target.buffer, start, target.element);
     for (int64_t c = 0; c < s.chunks; ++c) {
-      Value v = inMemory(row, target, c);
-      Value to = k.address(at, c * values.columns.step, target.element);
-      k.when(values.columns.active[c], [&] { k.store(v, to, target.element, 4); });
+      SmallVector<Value> parts;
+      for (Row &row : rows)
+        parts.push_back(inMemory(row, target, c));
+      for (auto [j, column] : llvm::enumerate(turnRows(k, parts, target.element, s.chunk))) {
+        int64_t line = (c * s.chunk + static_cast<int64_t>(j)) * s.lanes;
+        k.store(column, k.address(at, line * s.stagedPitch(), target.element), target.element, 4);
+      }
     }
   }
 }
 
 // After the last step of a tile.
 void ClusterEmitter::storeStaged(Value step) {
-  int64_t perTile = s.stagedRows / s.teams, halves = s.stagedRows / 16, all = s.inner / 4 * halves;
+  int64_t perTile = s.stagedRows / (s.teams * s.rowsAtOnce), runs = s.stagedRows / 16;
   Value last = k.equal(k.remainder(step, perTile), perTile - 1);
   k.when(last, [&] {
     k.barrier();
     Value tileRow = k.mul(k.divide(step, perTile), s.groups);
     tileRow = k.add(tileRow, k.resize(group, step.getType()));
     tileRow = k.mul(tileRow, s.stagedRows);
-    Value end = k.integer(all), by = k.integer(s.block());
+    Value end = k.integer(s.tileWidth() * runs), by = k.integer(s.block());
     k.loop(thread, end, by, {}, [&](Value item, ValueRange) -> SmallVector<Value> {
-      Value half = k.remainder(item, halves), word = k.divide(item, halves), above = k.mul(half, 16);
+      Value line = k.divide(item, runs), above = k.mul(k.remainder(item, runs), 16), column = columnOf(line);
       Value row = k.add(tileRow, k.resize(above, step.getType())), inside;
       if (d.rows % (s.stagedRows * s.groups))
         inside = k.less(row, d.rows);
-      Value line = k.mul(above, s.stagedPitch());
-      line = k.add(line, k.mul(word, 4));
+      if (s.tileWidth() != s.inner)
+        inside = k.both(inside, k.less(column, s.inner));
+      Value from = k.add(k.mul(line, s.stagedPitch()), above);
       for (const Turned &target : staged) {
-        Value from = k.address(target.buffer, line, target.element);
-        SmallVector<SmallVector<Value>> columns(4); // words of four rows
-        for (int64_t r = 0; r < 16; r += 4) {
-          SmallVector<Value> rows;
-          for (int64_t i = 0; i < 4; ++i) {
-            Value at = k.address(from, (r + i) * s.stagedPitch(), target.element);
-            rows.push_back(k.load(at, target.element, 4, 4));
-          }
-          for (auto [j, column] : llvm::enumerate(turnRows(k, rows, target.element, 4))) {
-            Value whole = vector::BitCastOp::create(k.b, VectorType::get({1}, k.i32()), column);
-            columns[j].push_back(k.extract(whole, 0));
-          }
-        }
-        int64_t stride = target.view->stride(d.inner);
-        Value to = k.mul(k.resize(word, k.i64()), 4 * stride);
+        Value at = k.address(target.buffer, from, target.element);
+        SmallVector<Value> words;
+        for (int64_t r = 0; r < 4; ++r)
+          words.push_back(k.load(k.address(at, 4 * r, target.element), k.i32(), 0));
+        Value run = vector::FromElementsOp::create(k.b, VectorType::get({4}, k.i32()), words);
+        Value to = k.mul(k.resize(column, k.i64()), target.view->stride(d.inner));
         to = k.add(to, k.resize(row, k.i64()));
         to = k.add(to, target.view->offset);
-        to = k.address(target.output, to, target.element);
-        k.when(inside, [&] {
-          for (int64_t j = 0; j < 4; ++j) {
-            Value run = vector::FromElementsOp::create(k.b, VectorType::get({4}, k.i32()), columns[j]);
-            k.store(run, k.address(to, j * stride, target.element), k.i32(), 16);
-          }
-        });
+        k.when(inside, [&] { k.store(run, k.address(target.output, to, target.element), k.i32(), 16); });
       }
       return {};
     });
-    k.barrier();
+    // Before the next rows are staged; a barrier of the whole block lies in their reductions otherwise.
+    if (s.teams > 1 || s.lanes <= 32)
+      k.barrier();
   });
 }
 

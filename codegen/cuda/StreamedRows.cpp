@@ -1,5 +1,5 @@
-// Rows that are too long for registers: a block a row, and each stage reads the row again, which is in the L2 cache
-// then. Sums of columns are added up in memory, each by the thread that owns its columns.
+// Rows that are too long for registers: a block a row, and each stage reads the row again, from shared memory where it
+// has room and else from the L2 cache. Sums of columns are added up in memory, each by the thread that owns its columns.
 #include "codegen/cuda/ClusterEmitter.h"
 
 using namespace mlir;
@@ -13,6 +13,13 @@ void ClusterEmitter::emitStreamedRows() {
   Value own = k.resize(group, type);
   if (s.has(ReductionKind::Column) || s.byUnit())
     startColumns(own);
+  if (!s.held.empty()) {
+    Value buffer = k.dynamicShared(module);
+    for (Value v : s.held) {
+      values.held[v] = {buffer, s.stagesOf(v, cluster).first};
+      buffer = k.address(buffer, s.heldBytes(v), k.b.getI8Type());
+    }
+  }
   Running running = neutralRunning();
   auto emit = [&](Value position, Running &running) {
     exchanged = 0;
@@ -47,6 +54,7 @@ void ClusterEmitter::emitStreamedRows() {
 }
 
 void ClusterEmitter::emitStreamedStage(int stage, Row &row, Running &running) {
+  values.stage = stage;
   emitRowScalars(stage, row, running);
   SmallVector<Root> roots = rootsOf(stage);
   if (roots.empty())

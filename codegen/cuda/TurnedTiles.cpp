@@ -62,6 +62,17 @@ Value ClusterEmitter::inMemory(Row &row, const Turned &target, int64_t chunk) {
   return v;
 }
 
+// Line (c * chunk + j) * lanes + lane holds the column (c * lanes + lane) * chunk + j of the tile: a warp's lanes write
+// lines that follow each other.
+Value ClusterEmitter::columnOf(Value line) {
+  Value lineLane = k.remainder(line, s.lanes), jc = k.divide(line, s.lanes);
+  Value column = k.mul(lineLane, s.chunk);
+  if (s.chunks == 1)
+    return k.add(column, jc);
+  column = k.add(column, k.remainder(jc, s.chunk));
+  return k.add(column, k.mul(k.divide(jc, s.chunk), s.lanes * s.chunk));
+}
+
 void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
   SmallVector<Turned> targets = turnedTargets();
   // A column of the tile takes its rows and 16 bytes, and columns stand in the order in which a warp's lanes write
@@ -108,15 +119,7 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
       if (from + s.block() > all)
         inside = k.less(number, all);
       Value line = k.divide(number, runs), along = k.mul(k.remainder(number, runs), run);
-      // line = (c * chunk + j) * lanes + lane holds column (c * lanes + lane) * chunk + j.
-      Value lineLane = k.remainder(line, s.lanes), jc = k.divide(line, s.lanes);
-      Value column = k.mul(lineLane, s.chunk);
-      if (s.chunks > 1) {
-        column = k.add(column, k.remainder(jc, s.chunk));
-        column = k.add(column, k.mul(k.divide(jc, s.chunk), s.lanes * s.chunk));
-      } else {
-        column = k.add(column, jc);
-      }
+      Value column = columnOf(line);
       if (s.tiles > 1) {
         Value start = k.mul(tile, wide);
         column = k.add(start, column);

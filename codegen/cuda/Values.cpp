@@ -1,5 +1,7 @@
 #include "codegen/cuda/Values.h"
 
+#include "mlir/IR/Matchers.h"
+
 using namespace mlir;
 
 namespace msamp::codegen::cuda {
@@ -8,25 +10,9 @@ using fuse::View;
 
 Values::Values(CudaBuilder &k, ClusterOp cluster, const Schedule &s) : k(k), body(cluster.getBody().front()), s(s) {
   const auto &d = s.domain;
-  auto sorted = [](const View &view) {
-    SmallVector<std::pair<int, int64_t>> list(view.strides);
-    llvm::sort(list);
-    return list;
-  };
-  SmallVector<Value> known;
   for (Value v : s.loads) {
-    const View &view = d.views.find(v)->second;
-    Value base = d.viewBase.lookup(v), same;
-    for (Value other : known) {
-      const View &that = d.views.find(other)->second;
-      if (d.viewBase.lookup(other) == base && that.offset == view.offset && sorted(that) == sorted(view) &&
-          d.isFull(other) == d.isFull(v))
-        same = other;
-    }
-    representatives[v] = same ? same : v;
-    if (same)
+    if (canonical(v) != v)
       continue;
-    known.push_back(v);
     if (dependsOnRow(v))
       rowLoads.push_back(v);
     else if (d.isFull(v))
@@ -47,8 +33,8 @@ bool Values::dependsOnRow(Value view) const {
 }
 
 Value Values::canonical(Value view) const {
-  auto it = representatives.find(view);
-  return it == representatives.end() ? view : it->second;
+  auto it = s.representatives.find(view);
+  return it == s.representatives.end() ? view : it->second;
 }
 
 Row Values::row(Value index, Value active) {
@@ -144,13 +130,38 @@ Value Values::loadScalar(Row &row, Value v) {
 Value Values::loadVector(Row &row, Value v, int64_t chunk) {
   const View &view = s.domain.views.find(v)->second;
   Type element = elementOf(v);
+  auto it = held.find(v);
+  if (it != held.end() && !single)
+    return loadHeld(row, v, chunk, it->second);
   Value at = pointer(row, view, pointers[s.domain.viewBase.lookup(v)], element, chunk);
   return loadAt(at, view, element);
 }
 
+// As bits: there is nothing to be computed on the way.
+Value Values::loadHeld(Row &row, Value v, int64_t chunk, const Held &place) {
+  const View &view = s.domain.views.find(v)->second;
+  Type element = elementOf(v), bits = k.b.getIntegerType(8 * CudaBuilder::bytesOf(element));
+  int64_t alignment = s.chunk * CudaBuilder::bytesOf(element);
+  Value here = k.address(place.buffer, columns.at[chunk], bits), word;
+  if (stage > place.stage) {
+    word = k.load(here, bits, width(), alignment);
+  } else {
+    Value at = pointer(row, view, pointers[s.domain.viewBase.lookup(v)], bits, chunk);
+    word = loadAt(at, view, bits);
+    k.when(columns.active[chunk], [&] { k.store(word, here, bits, alignment); });
+  }
+  if (element.isInteger(1)) {
+    Value zero = k.integer(word.getType(), 0);
+    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, word, zero);
+  }
+  return element == bits ? word : Value(arith::BitcastOp::create(k.b, widen(element, width()), word));
+}
+
 Value Values::loadAt(Value at, const View &view, Type element) {
   int64_t stride = view.stride(s.domain.inner);
-  if (stride == 1 || !width())
+  if (!width())
+    return k.load(at, element, 0);
+  if (stride == 1)
     return k.load(at, element, width(), alignmentOf(view, s.domain.inner, s.chunk) * CudaBuilder::bytesOf(element));
   Value vector;
   for (int64_t i = 0; i < width(); ++i) {
@@ -251,7 +262,7 @@ Value Values::vector(Row &row, Value v, int64_t chunk) {
     return k.splat(scalar(row, v), width());
   if (auto it = row.vectors[chunk].find(v); it != row.vectors[chunk].end())
     return it->second;
-  if (!kept.empty())
+  if (!kept.empty() && !single)
     if (auto it = kept[chunk].find(v); it != kept[chunk].end())
       return it->second;
   Value result;
@@ -261,6 +272,8 @@ Value Values::vector(Row &row, Value v, int64_t chunk) {
     result = iota(row, iotaOp, chunk, true);
   } else if (s.domain.reductions.contains(op)) {
     result = vector(row, op->getOperand(0), chunk); // over sizes of 1
+  } else if (Value name = naming(op); name && columns.at[chunk].getType() == k.i32()) {
+    result = isNamedColumn(row, name, chunk);
   } else {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -268,6 +281,83 @@ Value Values::vector(Row &row, Value v, int64_t chunk) {
     result = emitBodyOp(k.b, op, operands, width());
   }
   return row.vectors[chunk][v] = result;
+}
+
+// The value of a row that a comparison asks the numbers of its columns for; null if `op` is no such comparison.
+Value Values::naming(Operation *op) const {
+  auto comparison = dyn_cast_or_null<arith::CmpIOp>(op);
+  if (!comparison || comparison.getPredicate() != arith::CmpIPredicate::eq || s.inner >= (int64_t(1) << 31))
+    return {};
+  auto numbersColumns = [&](Value v) {
+    auto op = dyn_cast_or_null<IotaOp>(definition(v));
+    if (!op || elementOf(v).getIntOrFloatBitWidth() < 32)
+      return false;
+    auto &list = s.domain.iotas.find(op)->second;
+    return list.size() == 1 && list[0] == std::pair<int, int64_t>(s.domain.inner, 1);
+  };
+  // What is repeated along the row; null for what varies.
+  auto ofRow = [&](Value v) {
+    while (isFull(v)) {
+      auto op = dyn_cast_or_null<BroadcastOp>(definition(v));
+      if (!op)
+        return Value();
+      v = op.getInput();
+    }
+    return v;
+  };
+  if (numbersColumns(comparison.getLhs()))
+    return ofRow(comparison.getRhs());
+  return numbersColumns(comparison.getRhs()) ? ofRow(comparison.getLhs()) : Value();
+}
+
+// That column in 32 bits; -1 if there is none.
+Value Values::namedColumn(Row &row, Value name) {
+  Value value = scalar(row, name);
+  Value inside = k.less(value, s.inner), narrow = k.resize(value, k.i32()), none = k.integer(-1);
+  return k.select(inside, narrow, none);
+}
+
+// Whether the chunk's columns are that one: a comparison with a constant each.
+Value Values::isNamedColumn(Row &row, Value name, int64_t chunk) {
+  Value within = namedColumn(row, name);
+  within = arith::SubIOp::create(k.b, within, columns.at[chunk]);
+  if (!width())
+    return k.equal(within, 0);
+  SmallVector<int32_t> offsets;
+  for (int32_t i = 0; i < width(); ++i)
+    offsets.push_back(i);
+  auto type = VectorType::get({width()}, k.i32());
+  Value numbers = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int32_t>(offsets)));
+  within = k.splat(within, width());
+  return arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, within, numbers);
+}
+
+bool Values::isPick(Operation *reduction) const {
+  auto it = s.domain.reductions.find(reduction);
+  auto select = dyn_cast_or_null<arith::SelectOp>(definition(reduction->getOperand(0)));
+  if (it == s.domain.reductions.end() || it->second != fuse::ReductionKind::Row || !select ||
+      cast<ReduceOp>(reduction).getKind() != ReduceKind::Sum || !naming(definition(select.getCondition())))
+    return false;
+  Operation *other = definition(select.getFalseValue());
+  return isSplat(other) && matchPattern(other, m_AnyZeroFloat());
+}
+
+Value Values::picked(Row &row, Operation *reduction) {
+  auto select = cast<arith::SelectOp>(definition(reduction->getOperand(0)));
+  Value named = namedColumn(row, naming(definition(select.getCondition()))), first = k.integer(0);
+  Value there = arith::CmpIOp::create(k.b, arith::CmpIPredicate::sge, named, first);
+  Value column = k.select(there, named, first);
+  Row one = row;
+  one.vectors.clear();
+  one.vectors.resize(1);
+  one.leads.clear();
+  Columns chunks = std::exchange(columns, Columns{{column}, {Value()}, 0});
+  single = true;
+  Value value = vector(one, select.getTrueValue(), 0);
+  single = false;
+  columns = chunks;
+  Value zero = constantOf(k.b, value.getType(), 0.0);
+  return k.select(there, value, zero);
 }
 
 Value Values::iota(Row &row, IotaOp op, int64_t chunk, bool full) {

@@ -34,6 +34,13 @@ public:
   mlir::Value workspace;
   mlir::Operation *prologue = nullptr;
   Columns columns;
+  // Where views are held in shared memory, and the stage that puts them there.
+  struct Held {
+    mlir::Value buffer;
+    int stage;
+  };
+  llvm::DenseMap<mlir::Value, Held> held;
+  int stage = 0; // that is emitted
 
   Row row(mlir::Value index, mlir::Value active);
   // Forgets what depends on the columns, which have moved.
@@ -48,6 +55,10 @@ public:
 
   mlir::Value scalar(Row &row, mlir::Value v);
   mlir::Value vector(Row &row, mlir::Value v, int64_t chunk);
+  // Sums along the row of which all values but one are zeros: those whose column is not the one that a value of the row
+  // names. They take a load, not a loop.
+  bool isPick(mlir::Operation *reduction) const;
+  mlir::Value picked(Row &row, mlir::Operation *reduction);
   mlir::Value pointer(Row &row, const fuse::View &view, mlir::Value base, mlir::Type element, int64_t chunk);
   mlir::Value rowPointer(Row &row, const fuse::View &view, mlir::Value base, mlir::Type element);
   // Loads or stores a chunk of a view at its pointer.
@@ -56,7 +67,7 @@ public:
   // Computes where all views of the row start, so that what follows may be in loops.
   void placeRow(Row &row);
 
-  int64_t width() const { return s.chunk > 1 ? s.chunk : 0; }
+  int64_t width() const { return s.chunk > 1 && !single ? s.chunk : 0; }
   bool isFull(mlir::Value v) const { return s.domain.isFull(v); }
   mlir::Operation *definition(mlir::Value v) const;
 
@@ -65,16 +76,20 @@ private:
   mlir::Value canonical(mlir::Value view) const;
   mlir::Value offset(Row &row, const fuse::View &view);
   mlir::Value loadVector(Row &row, mlir::Value view, int64_t chunk);
+  mlir::Value loadHeld(Row &row, mlir::Value view, int64_t chunk, const Held &place);
   mlir::Value loadScalar(Row &row, mlir::Value view);
   mlir::Value iota(Row &row, IotaOp op, int64_t chunk, bool full);
+  mlir::Value naming(mlir::Operation *op) const;
+  mlir::Value namedColumn(Row &row, mlir::Value name);
+  mlir::Value isNamedColumn(Row &row, mlir::Value name, int64_t chunk);
   int64_t extent(const fuse::View &view) const;
 
   CudaBuilder &k;
   mlir::Block &body;
   const Schedule &s;
-  llvm::DenseMap<mlir::Value, mlir::Value> representatives; // views of the same elements
   llvm::SmallVector<mlir::Value> rowLoads, columnLoads;
   llvm::DenseMap<mlir::Value, mlir::Value> constants; // the same everywhere
+  bool single = false;                                // one column is at work, not chunks
   llvm::SmallVector<llvm::DenseMap<mlir::Value, mlir::Value>> kept;
 };
 

@@ -260,13 +260,13 @@ private:
     return llvm::any_of(core, [&](Operation *op) { return side(op) != side(core.front()); });
   }
 
-  // Which kernels may store a result transposed: those that cut their domain in tiles, and those that hold rows and stage
-  // enough of them for whole lines. Measured on an H200 for a norm's backward: rows of 768 gain a tenth; rows of 2048
-  // take 453 us in one kernel, 270 us with the transposes apart.
-  static bool mayStoreTransposed(const ClusterDomain &domain) {
-    constexpr int64_t longest = 1024;
+  // Which kernels may store results transposed: those that cut their domain in tiles, and those that hold rows and stage
+  // enough of them for whole lines, which a GPU's shared memory and registers bound.
+  static bool mayStoreTransposed(const ClusterDomain &domain, int64_t copies) {
+    constexpr int64_t longest = 2048, most = 2;
     bool units = llvm::any_of(domain.reductions, [](auto &entry) { return entry.second == ReductionKind::OuterColumn; });
-    return domain.stages == 1 || (!units && domain.rows % 16 == 0 && domain.leafSize[domain.inner] <= longest);
+    return domain.stages == 1 ||
+           (!units && domain.rows % 16 == 0 && domain.leafSize[domain.inner] <= longest && copies <= most);
   }
 
   // Beside reductions of rows, sums over outer loops are made by one block each: few long ones (a bias's gradient where rows are
@@ -296,7 +296,8 @@ private:
       return false;
     if (sumsFew(*domain) || storesAcross(*domain))
       return false;
-    return mayStoreTransposed(*domain) || llvm::none_of(core, isStoredTranspose);
+    int64_t copies = llvm::count_if(core, isStoredTranspose);
+    return copies == 0 || mayStoreTransposed(*domain, copies);
   }
 
   LogicalResult place(Operation *op) {
