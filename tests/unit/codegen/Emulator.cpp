@@ -6,6 +6,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
+#include <algorithm>
 #include <dlfcn.h>
 #include <stdexcept>
 #include <string>
@@ -36,7 +37,7 @@ std::vector<Fiber> fibers;
 std::vector<Exchange> exchanges;
 Barrier barriers[16];
 ucontext_t scheduler;
-int current, threads, block;
+int current, threads, block, grid;
 int64_t events; // that let others go on
 void (*kernel)(void *const *);
 void *const *arguments;
@@ -52,16 +53,8 @@ void runFiber() {
   waitForOthers();
 }
 
-} // namespace
-
-extern "C" {
-int32_t msampEmulatedThread() {
-  return current;
-}
-int32_t msampEmulatedBlock() {
-  return block;
-}
-uint32_t msampEmulatedExchange(uint32_t value, int32_t bit) {
+// What all lanes of the warp bring to the exchange that they are at.
+const uint32_t *valuesOfWarp(uint32_t value) {
   int warp = current / 32, lane = current % 32;
   int64_t number = fibers[current].exchanges++;
   Exchange &exchange = exchanges[warp * openExchanges + number % openExchanges];
@@ -74,7 +67,34 @@ uint32_t msampEmulatedExchange(uint32_t value, int32_t bit) {
   ++events;
   while (exchange.arrived < 32)
     waitForOthers();
-  return exchange.values[lane ^ bit];
+  return exchange.values;
+}
+
+} // namespace
+
+extern "C" {
+int32_t msampEmulatedThread() {
+  return current;
+}
+int32_t msampEmulatedBlock() {
+  return block;
+}
+int32_t msampEmulatedGrid() {
+  return grid;
+}
+uint32_t msampEmulatedExchange(uint32_t value, int32_t bit) {
+  return valuesOfWarp(value)[(current % 32) ^ bit];
+}
+uint32_t msampEmulatedFromLane(uint32_t value, int32_t lane) {
+  return valuesOfWarp(value)[lane];
+}
+uint32_t msampEmulatedAll(uint32_t value) {
+  const uint32_t *values = valuesOfWarp(value);
+  return std::all_of(values, values + 32, [](uint32_t v) { return v != 0; });
+}
+uint32_t msampEmulatedMaximum(uint32_t value) {
+  const uint32_t *values = valuesOfWarp(value);
+  return *std::max_element(values, values + 32);
 }
 void msampEmulatedBarrier(int32_t id, int32_t count) {
   Barrier &barrier = barriers[id];
@@ -106,7 +126,11 @@ public:
     Type i32 = b.getI32Type();
     declare("msampEmulatedThread", i32, {});
     declare("msampEmulatedBlock", i32, {});
+    declare("msampEmulatedGrid", i32, {});
     declare("msampEmulatedExchange", i32, {i32, i32});
+    declare("msampEmulatedFromLane", i32, {i32, i32});
+    declare("msampEmulatedAll", i32, {i32});
+    declare("msampEmulatedMaximum", i32, {i32});
     declare("msampEmulatedBarrier", LLVM::LLVMVoidType::get(b.getContext()), {i32, i32});
     for (Operation &op : *kernels.getBody())
       b.clone(op);
@@ -157,10 +181,19 @@ private:
       Type type = value.getType();
       if (type != i32)
         value = arith::BitcastOp::create(b, i32, value);
-      Value other = call("msampEmulatedExchange", i32, {value, exchange.getOffset()});
+      StringRef how = exchange.getKind() == NVVM::ShflKind::bfly ? "msampEmulatedExchange" : "msampEmulatedFromLane";
+      Value other = call(how, i32, {value, exchange.getOffset()});
       if (type != i32)
         other = arith::BitcastOp::create(b, type, other);
       replace(op, other);
+    } else if (isa<NVVM::GridDimXOp>(op)) {
+      replace(op, call("msampEmulatedGrid", i32, {}));
+    } else if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
+      Value mine = arith::ExtUIOp::create(b, i32, vote.getPred());
+      Value all = call("msampEmulatedAll", i32, {mine});
+      replace(op, arith::TruncIOp::create(b, b.getI1Type(), all));
+    } else if (auto maximum = dyn_cast<NVVM::ReduxOp>(op)) {
+      replace(op, call("msampEmulatedMaximum", i32, {maximum.getVal()}));
     } else if (isa<NVVM::Barrier0Op>(op)) {
       Value id = number(0), count = number(-1);
       call("msampEmulatedBarrier", {}, {id, count});
@@ -219,6 +252,7 @@ void Emulator::launch(const codegen::cuda::KernelEntry &entry, std::vector<void 
     throw std::runtime_error("no kernel " + entry.symbol);
   arguments = args.data();
   threads = static_cast<int>(entry.block);
+  grid = static_cast<int>(entry.gridX);
   for (block = 0; block < entry.gridX; ++block) {
     fibers.resize(entry.block);
     exchanges.assign((entry.block + 31) / 32 * openExchanges, {});

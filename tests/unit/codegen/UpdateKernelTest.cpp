@@ -1,5 +1,9 @@
-// Update kernels against the optimizers' formulas in double precision, for the storage of each level.
+// Update kernels for the storage of each level: the CPU's against the optimizers' formulas in double precision, and a
+// GPU's, its threads emulated, against the CPU's.
 #include "codegen/cpu/UpdateKernel.h"
+#include "codegen/cuda/CudaKernels.h"
+#include "codegen/cuda/UpdateKernel.h"
+#include "tests/unit/codegen/Emulator.h"
 #include "tests/unit/codegen/Library.h"
 #include "tests/unit/runtime/UpdateReference.h"
 
@@ -31,12 +35,13 @@ Stored stored(Storage s) {
 
 constexpr int64_t blocks = 6, values = blocks * partition::kBlock;
 
-// Arrays of one class with plausible contents.
+// Arrays of one class with plausible contents; scales vary from parameter to parameter, which have `blocksEach` blocks.
 struct State {
   std::map<int, std::vector<char>> memory;
   std::vector<void *> args = std::vector<void *>(codegen::UpdateArgumentCount, nullptr);
 
-  State(const ClassStorage &c, uint32_t seed, bool skip) {
+  State(const ClassStorage &c, uint32_t seed, bool skip, int64_t blocks = test::blocks, int64_t blocksEach = 1) {
+    const int64_t values = blocks * partition::kBlock;
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, 1);
     auto array = [&](int which, Stored type, auto value) {
@@ -51,7 +56,7 @@ struct State {
         return;
       memory[which].resize(blocks * 4);
       for (int64_t b = 0; b < blocks; ++b)
-        reinterpret_cast<float *>(memory[which].data())[b] = std::ldexp(base, static_cast<int>(b % 3));
+        reinterpret_cast<float *>(memory[which].data())[b] = std::ldexp(base, static_cast<int>(b / blocksEach % 3));
     };
     auto narrow = [](Storage s) { return s == Storage::F16 || s == Storage::E4M3; };
     // Powers of two that bring weights of about 0.02 into the middle of the formats' ranges.
@@ -89,7 +94,7 @@ struct State {
       float x = 0.01f * normal(random);
       return x * x * (narrow(c.v) ? scale(codegen::VScale, i) : 1);
     });
-    memory[codegen::BlockAmax].assign(blocks * 4, 0);
+    memory[codegen::BlockAmax].assign(static_cast<size_t>(blocks) * 4, 0);
     std::vector<float> hyper = {
         1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1 / (1 - 0.9f * 0.9f), 1 / (1 - 0.95f * 0.95f), skip ? 1.f : 0.f};
     hyper.resize(16);
@@ -152,6 +157,68 @@ TEST_P(UpdateKernel, WritesNothingWhenTheStepIsSkipped) {
   State actual(c, 3, true), before(c, 3, true);
   library.kernel("update")(actual.args.data(), 0, blocks);
   EXPECT_EQ(actual.memory, before.memory);
+}
+
+// The same bits from both: with parameters that begin within a warp's blocks, more steps than blocks of threads, blocks
+// behind the last one, and gradients' scales of each kind.
+TEST_P(UpdateKernel, ComputesOnAGpuWhatItDoesOnTheCpu) {
+  auto [level, name] = GetParam();
+  constexpr int64_t blocks = 117, blocksEach = 5, parameters = (blocks + blocksEach - 1) / blocksEach;
+  ClassStorage c = partition::storageOf(level, name, "adamw", 1);
+  mlir::MLIRContext context;
+  codegen::CpuKernels onCpu(&context);
+  ASSERT_TRUE(succeeded(onCpu.addUpdate("update", c, "adamw")));
+  Library library(onCpu);
+  codegen::cuda::CudaKernels onGpu(&context, *codegen::cuda::Target::parse("sm_90a"));
+  codegen::cuda::KernelEntry entry;
+  int64_t blocksPerCta = 0;
+  ASSERT_TRUE(succeeded(onGpu.addUpdate("update", c, "adamw", entry, blocksPerCta)));
+  Emulator emulator(onGpu.kernels());
+
+  using GpuArgument = codegen::cuda::UpdateArgument;
+  const std::pair<int, GpuArgument> shared[] = {
+      {codegen::Weight, GpuArgument::Weight}, {codegen::Master, GpuArgument::Master},
+      {codegen::Grad, GpuArgument::Grad},     {codegen::M, GpuArgument::M},
+      {codegen::MScale, GpuArgument::MScale}, {codegen::V, GpuArgument::V},
+      {codegen::VScale, GpuArgument::VScale}, {codegen::Hyper, GpuArgument::Hyper}};
+  const std::pair<int, GpuArgument> ofParameters[] = {
+      {codegen::GradScale, GpuArgument::GradScale},
+      {codegen::OldWeightScale, GpuArgument::OldWeightScale},
+      {codegen::NewWeightScale, GpuArgument::NewWeightScale},
+      {codegen::OldMasterScale, GpuArgument::OldMasterScale},
+      {codegen::NewMasterScale, GpuArgument::NewMasterScale}};
+  for (bool skip : {false, true})
+    for (bool gradPerBlock : {false, true}) {
+      State expected(c, 3, skip, blocks, blocksEach), actual(c, 3, skip, blocks, blocksEach);
+      library.kernel("update")(expected.args.data(), 0, blocks);
+      std::vector<void *> args(codegen::cuda::UpdateArgumentCount);
+      for (auto [from, to] : shared)
+        args[to] = actual.args[from];
+      std::map<int, std::vector<float>> tables;
+      for (auto [from, to] : ofParameters) {
+        for (int64_t p = 0; p < parameters; ++p)
+          tables[to].push_back(static_cast<float *>(actual.args[from])[p * blocksEach]);
+        args[to] = tables[to].data();
+      }
+      if (gradPerBlock)
+        args[GpuArgument::GradBlockScale] = actual.args[codegen::GradScale];
+      std::vector<int32_t> owner;
+      for (int64_t b = 0; b < blocks; ++b)
+        owner.push_back(static_cast<int32_t>(b / blocksEach));
+      std::vector<float> amax(parameters, 0), expectedAmax(parameters, 0);
+      int64_t count = blocks;
+      args[GpuArgument::Owner] = owner.data(), args[GpuArgument::Amax] = amax.data();
+      args[GpuArgument::Blocks] = &count;
+      entry.gridX = 3;
+      emulator.launch(entry, args);
+      for (int64_t b = 0; b < blocks && !skip; ++b) {
+        float &most = expectedAmax[static_cast<size_t>(b / blocksEach)];
+        most = std::max(most, static_cast<float *>(expected.args[codegen::BlockAmax])[b]);
+      }
+      EXPECT_EQ(amax, expectedAmax);
+      for (auto [array, argument] : shared)
+        EXPECT_EQ(actual.memory[array], expected.memory[array]) << "array " << array;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, UpdateKernel,
