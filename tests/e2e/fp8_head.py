@@ -1,6 +1,12 @@
 """An FP8 head: chunks of tokens compute what the whole computes, and memory is what the compiler says."""
 import common
 
+
+def sizes(text):
+    """The rows of a memory table, as words."""
+    return [line.split() for line in text.splitlines() if line.split()[-1:] and line.split()[-1].replace(",", "").isdigit()]
+
+
 t = common.Context()
 for recipe in ("delayed", "current", "rowwise", "block"):
     losses, printed = [], []
@@ -21,10 +27,6 @@ plan = t.work / "delayed.1"
 memory = t.run("msampc", common.MODELS / "gpt_bytes.onnx", "-o", plan, "--dim", "batch=64", "--dim", "seq=128", "--level", "O2", "--fp8-head",
                "--loss-chunk", 1, "--memory").stdout
 allocated = t.run("msamp-run", plan, "--memory").stdout
-def sizes(text):
-    return [line.split() for line in text.splitlines() if line.split()[-1:] and line.split()[-1].replace(",", "").isdigit()]
-
-
 t.expect(len(sizes(memory)) >= 9 and sizes(memory) == sizes(allocated),
          f"the runtime allocates what the compiler said:\n{memory}\n{allocated}")
 t.finish()
