@@ -21,7 +21,9 @@ struct WidenProducts : impl::WidenProductsBase<WidenProducts> {
   void runOnOperation() override {
     SmallVector<ScaledMatMulOp> products;
     getOperation().walk([&](ScaledMatMulOp op) {
-      if (!op.getScaleOut()) // QuantizeInGemms makes those, later
+      // QuantizeInGemms makes those that quantise, later; operands with scales of blocks the runtime divides.
+      bool blocks = typeOf(op.getScaleA()).getRank() > 1 || typeOf(op.getScaleB()).getRank() > 1;
+      if (!op.getScaleOut() && !blocks)
         products.push_back(op);
     });
     for (ScaledMatMulOp op : products) {
