@@ -162,7 +162,7 @@ private:
     int64_t units = d.rows / d.reducedRows;
     bool fits, staged = !outerColumns && mayStage();
     if (columns || outerColumns || staged)
-      fits = pickLanes(8, 512) || pickLanes(16, 768) || pickLanes(32, 512);
+      fits = pickLanes(8, 512) || pickLanes(16, 512) || pickLanes(32, 512);
     else
       fits = pickLanes(rowInputs() > 1 ? 32 : 64, 256) || pickLanes(64, 512);
     if (!fits) {
