@@ -16,9 +16,11 @@ using partition::Storage;
 
 constexpr int64_t threads = 128, valuesPerThread = 16, lanesPerBlock = partition::kBlock / valuesPerThread;
 constexpr int64_t blocksAtOnce = threads / lanesPerBlock;
-// On a multiprocessor: 80 registers a thread. Blackwell's packed FP32 arithmetic takes more, in pairs.
+constexpr int64_t piece = 4; // values that are computed together: of few at a time few are in registers
+// On a multiprocessor. The more there are the more of what they read is on its way; 8 leave a thread 64 registers. FP8
+// conversions by integer arithmetic and Blackwell's packed FP32 arithmetic take more of them.
 int64_t minCtas(const Target &target) {
-  return target.capability >= 100 ? 5 : 6;
+  return target.capability == 90 ? 8 : target.capability >= 100 ? 5 : 6;
 }
 
 class UpdateEmitter {
@@ -37,32 +39,62 @@ public:
   void run() {
     auto func = k.kernel(module, symbol, UpdateArgumentCount, threads, minCtas(target));
     args.assign(func.getBody().args_begin(), func.getBody().args_end());
-    Value skip = scalar(Hyper, k.index(codegen::Skip)), zero = k.constant(k.f32(), 0.0);
-    Value go = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ, skip, zero);
-    k.when(go, [&] {
-      SmallVector<Value> hyper;
-      for (int h = 0; h < codegen::UpdateHyperCount; ++h)
-        hyper.push_back(scalar(Hyper, k.index(h)));
-      emitLane(hyper);
-    });
+    // All at once: what is read by them waits for one access.
+    SmallVector<Value> hyper;
+    for (int h = 0; h < codegen::UpdateHyperCount; ++h)
+      hyper.push_back(scalar(Hyper, k.index(h)));
+    emitLane(hyper);
   }
 
 private:
   Type element(Storage type) { return partition::elementOf(k.b.getContext(), type); }
-  Value load(UpdateArgument which, Value at, Type element, int64_t width) {
+  Value load(UpdateArgument which, Value at, Type element) {
     Value from = k.address(args[which], at, element);
-    return k.load(from, element, width, k.bytesOf(element) * width);
+    return k.load(from, element, 0);
   }
-  void store(Value v, UpdateArgument which, Value at, Type element, int64_t width) {
-    Value to = k.address(args[which], at, element);
-    k.store(v, to, element, k.bytesOf(element) * width);
-  }
-  Value scalar(UpdateArgument which, Value at) { return load(which, at, k.f32(), 0); }
 
-  // The largest magnitude of a lane's values as the bits of an FP32, which order as integers do; a NaN is above all.
-  Value magnitude(UpdateMath &math, ArrayRef<Value> vectors) {
-    return arith::BitcastOp::create(k.b, k.i32(), math.magnitude(vectors));
+  // A lane's values from `at` on as pieces: read and written as 32-bit words at once, of which each piece has as many as
+  // an element has bytes.
+  VectorType words(int64_t count) { return VectorType::get({count}, k.i32()); }
+  SmallVector<Value> loadPieces(UpdateArgument which, Value at, Storage type) {
+    const int64_t bytes = partition::bytesOf(type);
+    Type memory = k.memoryType(element(type));
+    Value from = k.address(args[which], at, memory);
+    Value loaded = k.load(from, k.i32(), chunk / piece * bytes, chunk * bytes);
+    SmallVector<Value> pieces;
+    for (int64_t i = 0; i < chunk / piece; ++i) {
+      SmallVector<int64_t> offset = {i * bytes}, size = {bytes}, stride = {1};
+      Value part = vector::ExtractStridedSliceOp::create(k.b, loaded, offset, size, stride);
+      part = vector::BitCastOp::create(k.b, widen(memory, piece), part);
+      if (memory != element(type))
+        part = arith::BitcastOp::create(k.b, widen(element(type), piece), part);
+      pieces.push_back(part);
+    }
+    return pieces;
   }
+  void storePieces(ArrayRef<Value> pieces, UpdateArgument which, Value at, Storage type) {
+    const int64_t bytes = partition::bytesOf(type);
+    Type memory = k.memoryType(element(type));
+    Value all = k.integer(words(chunk / piece * bytes), 0);
+    for (auto [i, value] : llvm::enumerate(pieces)) {
+      Value part = value;
+      if (memory != element(type))
+        part = arith::BitcastOp::create(k.b, widen(memory, piece), part);
+      part = vector::BitCastOp::create(k.b, words(bytes), part);
+      SmallVector<int64_t> offset = {static_cast<int64_t>(i) * bytes}, stride = {1};
+      all = vector::InsertStridedSliceOp::create(k.b, part, all, offset, stride);
+    }
+    Value to = k.address(args[which], at, memory);
+    k.store(all, to, k.i32(), chunk * bytes);
+  }
+  Value scalar(UpdateArgument which, Value at) { return load(which, at, k.f32()); }
+
+  Value larger(UpdateMath &math, Value most, Value v) {
+    Value magnitude = math.magnitude(v);
+    return most ? arith::MaximumFOp::create(k.b, most, magnitude).getResult() : magnitude;
+  }
+  // Magnitudes order as the integers that their bits are; a NaN is above all.
+  Value bitsOf(Value magnitude) { return arith::BitcastOp::create(k.b, k.i32(), magnitude); }
   // Over the lanes of a block, on all of them.
   Value blockMaximum(Value bits) {
     for (int64_t mask = 1; mask < lanesPerBlock; mask *= 2) {
@@ -77,10 +109,10 @@ private:
   }
 
   // The scale of a block of a narrow moment; it is written later, with everything else.
-  Value momentScale(UpdateMath &math, Storage type, ArrayRef<Value> v) {
+  Value momentScale(UpdateMath &math, Storage type, Value most) {
     if (!isBlockScaled(type))
       return {};
-    Value bits = blockMaximum(magnitude(math, v));
+    Value bits = blockMaximum(bitsOf(most));
     Value amax = arith::BitcastOp::create(k.b, k.f32(), bits);
     return math.scaleOf(type, amax);
   }
@@ -89,18 +121,18 @@ private:
     ImplicitLocOpBuilder &b = k.b;
     const bool hasMaster = storage.master != Storage::None, hasV = storage.v != Storage::None;
     const Storage sourceType = hasMaster ? storage.master : storage.weight;
+    // Behind the last block lanes compute it once more and store nothing: exchanges are for whole warps. Others may
+    // have stored it already, so that their results mean nothing.
+    Value count = load(Blocks, k.index(0), k.i64());
     thread = k.threadId();
     Value cta = k.resize(k.blockId(), k.i64());
     Value inCta = k.resize(k.divide(thread, lanesPerBlock), k.i64());
     Value lane = arith::AndIOp::create(b, thread, k.integer(lanesPerBlock - 1));
     Value asked = k.add(k.mul(cta, blocksAtOnce), inCta);
-    // Behind the last block lanes compute it once more and store nothing: exchanges are for whole warps. Others may
-    // have stored it already, so that their results mean nothing.
-    Value count = load(Blocks, k.index(0), k.i64(), 0);
     Value there = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, asked, count);
     Value lastBlock = k.add(count, -1);
     Value block = arith::MinUIOp::create(b, asked, lastBlock);
-    Value number = load(Owner, block, k.i32(), 0);
+    Value number = load(Owner, block, k.i32());
     Value owner = k.resize(number, k.i64());
     Value inBlock = k.resize(k.mul(lane, chunk), k.i64());
     Value start = k.add(k.mul(block, partition::kBlock), inBlock);
@@ -108,15 +140,16 @@ private:
 
     // Everything is on its way before anything is computed.
     SmallVector<Value> at;
-    SmallVector<UpdateVectors> old(vectors);
+    SmallVector<UpdateVectors> old;
     for (int64_t i = 0; i < vectors; ++i)
       at.push_back(k.add(start, i * chunk * lanesPerBlock));
     for (int64_t i = 0; i < vectors; ++i) {
-      old[i].source = load(hasMaster ? Master : Weight, at[i], element(sourceType), chunk);
-      old[i].grad = load(Grad, at[i], element(storage.grad), chunk);
-      old[i].m = load(M, at[i], element(storage.m), chunk);
+      SmallVector<Value> source = loadPieces(hasMaster ? Master : Weight, at[i], sourceType);
+      SmallVector<Value> grad = loadPieces(Grad, at[i], storage.grad), m = loadPieces(M, at[i], storage.m), v;
       if (hasV)
-        old[i].v = load(V, at[i], element(storage.v), chunk);
+        v = loadPieces(V, at[i], storage.v);
+      for (size_t p = 0; p < source.size(); ++p)
+        old.push_back({source[p], grad[p], m[p], hasV ? v[p] : Value()});
     }
     Value blockScales = LLVM::PtrToIntOp::create(b, k.i64(), args[GradBlockScale]), none = k.index(0);
     Value perParameter = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, blockScales, none);
@@ -132,66 +165,84 @@ private:
       scales.m = scalar(MScale, block);
     if (hasV && isBlockScaled(storage.v))
       scales.v = scalar(VScale, block);
+    // Older than it could be, which costs few atomic operations more than waiting for it at the end would cost time.
+    // Volatile, so that other CTAs' are seen.
+    Value amaxPlace = k.address(args[Amax], owner, k.i32());
+    Value knownAmax = LLVM::LoadOp::create(b, k.i32(), amaxPlace, 4, /*isVolatile=*/true);
 
-    UpdateMath math(k, optimizer, hyper, chunk);
-    math.setScales(scales);
-    SmallVector<Value> m, v, w;
-    for (const UpdateVectors &stored : old) {
-      UpdateVectors updated = math.step(stored);
-      m.push_back(updated.m), v.push_back(updated.v), w.push_back(updated.source);
-    }
-    Value newMScale = momentScale(math, storage.m, m), newVScale;
-    if (hasV)
-      newVScale = momentScale(math, storage.v, v);
-    Value amax = magnitude(math, w), nothing = k.integer(0);
-    amax = k.select(there, amax, nothing);
-    k.when(there, [&] {
-      for (int64_t i = 0; i < vectors; ++i) {
-        store(math.stored(m[i], storage.m, newMScale), M, at[i], element(storage.m), chunk);
-        if (hasV)
-          store(math.stored(v[i], storage.v, newVScale), V, at[i], element(storage.v), chunk);
+    Value zero = k.constant(k.f32(), 0.0);
+    Value go = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, hyper[codegen::Skip], zero);
+    k.when(go, [&] {
+      UpdateMath math(k, optimizer, hyper, piece);
+      math.setScales(scales);
+      SmallVector<Value> m, v, master, weight;
+      Value mostM, mostV, mostW;
+      for (const UpdateVectors &stored : old) {
+        UpdateVectors updated = math.step(stored);
+        m.push_back(updated.m);
+        mostM = larger(math, mostM, updated.m);
+        if (hasV) {
+          v.push_back(updated.v);
+          mostV = larger(math, mostV, updated.v);
+        }
+        mostW = larger(math, mostW, updated.source);
         if (hasMaster)
-          store(math.stored(w[i], storage.master, masterScale), Master, at[i], element(storage.master), chunk);
-        store(math.stored(w[i], storage.weight, weightScale), Weight, at[i], element(storage.weight), chunk);
+          master.push_back(math.stored(updated.source, storage.master, masterScale));
+        weight.push_back(math.stored(updated.source, storage.weight, weightScale));
       }
-      whenFirstLane(lanesPerBlock, [&] {
-        if (newMScale)
-          store(newMScale, MScale, block, k.f32(), 0);
-        if (newVScale)
-          store(newVScale, VScale, block, k.f32(), 0);
+      Value newMScale = momentScale(math, storage.m, mostM), newVScale;
+      if (hasV)
+        newVScale = momentScale(math, storage.v, mostV);
+      Value amax = bitsOf(mostW), nothing = k.integer(0);
+      amax = k.select(there, amax, nothing);
+      k.when(there, [&] {
+        auto write = [&](UpdateArgument which, Storage type, ArrayRef<Value> pieces) {
+          const int64_t each = chunk / piece;
+          for (int64_t i = 0; i < vectors && type != Storage::None; ++i)
+            storePieces(pieces.slice(i * each, each), which, at[i], type);
+        };
+        write(Master, storage.master, master);
+        write(Weight, storage.weight, weight);
+        for (Value &value : m)
+          value = math.stored(value, storage.m, newMScale);
+        write(M, storage.m, m);
+        for (Value &value : v)
+          value = math.stored(value, storage.v, newVScale);
+        write(V, storage.v, v);
+        whenFirstLane(lanesPerBlock, [&] {
+          if (newMScale)
+            k.store(newMScale, k.address(args[MScale], block, k.f32()), k.f32());
+          if (newVScale)
+            k.store(newVScale, k.address(args[VScale], block, k.f32()), k.f32());
+        });
       });
+      recordAmax(amax, number, amaxPlace, knownAmax);
     });
-    recordAmax(amax, owner);
   }
 
   // One candidate a warp where its blocks are all of one parameter, else one a block. Most find a larger one there and
   // need no atomic operation.
-  void recordAmax(Value amax, Value owner) {
+  void recordAmax(Value amax, Value owner, Value place, Value known) {
     ImplicitLocOpBuilder &b = k.b;
-    Value number = k.resize(owner, k.i32());
+    auto raise = [&](Value candidate) {
+      Value larger = arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, candidate, known);
+      k.when(larger, [&] {
+        LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::umax, place, candidate, LLVM::AtomicOrdering::monotonic,
+                                  "device");
+      });
+    };
     Value all = k.integer(-1), laneZero = k.integer(0), clamp = k.integer(31);
-    Value first = NVVM::ShflOp::create(b, k.i32(), all, number, laneZero, clamp, NVVM::ShflKind::idx, UnitAttr());
-    Value same = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, number, first);
+    Value first = NVVM::ShflOp::create(b, k.i32(), all, owner, laneZero, clamp, NVVM::ShflKind::idx, UnitAttr());
+    Value same = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, owner, first);
     Value alike = NVVM::VoteSyncOp::create(b, b.getI1Type(), all, same, NVVM::VoteSyncKind::all);
     auto branch = scf::IfOp::create(b, alike, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     Value most = NVVM::ReduxOp::create(b, k.i32(), amax, NVVM::ReduxKind::UMAX, all);
-    whenFirstLane(32, [&] { raiseAmax(most, owner); });
+    whenFirstLane(32, [&] { raise(most); });
     b.setInsertionPointToStart(branch.elseBlock());
     Value ofOne = blockMaximum(amax);
-    whenFirstLane(lanesPerBlock, [&] { raiseAmax(ofOne, owner); });
-  }
-  void raiseAmax(Value candidate, Value owner) {
-    ImplicitLocOpBuilder &b = k.b;
-    Value place = k.address(args[Amax], owner, k.i32());
-    // Volatile, or it could be read before the values are computed and be older than need be.
-    Value known = LLVM::LoadOp::create(b, k.i32(), place, 4, /*isVolatile=*/true);
-    Value larger = arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, candidate, known);
-    k.when(larger, [&] {
-      LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::umax, place, candidate, LLVM::AtomicOrdering::monotonic,
-                                "device");
-    });
+    whenFirstLane(lanesPerBlock, [&] { raise(ofOne); });
   }
 
   OpBuilder builder;
@@ -201,7 +252,7 @@ private:
   const ClassStorage &storage;
   StringRef optimizer;
   const Target &target;
-  int64_t chunk; // values that a lane reads in one piece; pieces are chunk * lanesPerBlock apart
+  int64_t chunk; // values that a lane reads at once; the next ones are chunk * lanesPerBlock further on
   SmallVector<Value> args;
   Value thread;
 };

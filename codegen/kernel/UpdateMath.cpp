@@ -17,34 +17,32 @@ bool isBlockScaled(Storage type) {
 
 UpdateMath::UpdateMath(KernelBuilder &k, StringRef optimizer, ArrayRef<Value> hyper, int64_t width)
     : k(k), decoupled(optimizer == "adamw"), momentum(optimizer == "sgd"), width(width),
-      gradFactor(hyper[GradFactor]) {
+      gradFactor(hyper[GradFactor]), beta1(hyper[Beta1]), beta2(hyper[Beta2]) {
   Value one = k.constant(k.f32(), 1.0);
   Value less1 = arith::SubFOp::create(k.b, one, hyper[Beta1]);
   Value less2 = arith::SubFOp::create(k.b, one, hyper[Beta2]);
-  beta1 = wide(hyper[Beta1]), beta2 = wide(hyper[Beta2]), rest1 = wide(less1), rest2 = wide(less2);
+  rest1 = wide(less1), rest2 = wide(less2);
   rate = wide(hyper[LearningRate]), decay = wide(hyper[WeightDecay]), epsilon = wide(hyper[Epsilon]);
   biasM = wide(hyper[BiasM]), biasV = wide(hyper[BiasV]);
 }
 
+// Exact, since scales are powers of two within 2^-126 and 2^126: only the exponent changes its sign.
 Value UpdateMath::inverse(Value scale) {
-  Value one = k.constant(k.f32(), 1.0);
-  return arith::DivFOp::create(k.b, one, scale);
+  Value bits = arith::BitcastOp::create(k.b, k.i32(), scale), twice = k.integer(k.i32(), 2 * 127 << 23);
+  bits = arith::SubIOp::create(k.b, twice, bits);
+  return arith::BitcastOp::create(k.b, k.f32(), bits);
 }
 
 void UpdateMath::setScales(const UpdateScales &scales) {
-  Value grad = gradFactor;
-  if (scales.grad) {
-    Value inverseGrad = inverse(scales.grad);
-    grad = arith::MulFOp::create(k.b, inverseGrad, gradFactor);
-  }
-  factors = {};
-  factors.grad = wide(grad);
-  if (scales.source)
-    factors.source = wide(inverse(scales.source));
-  if (scales.m)
-    factors.m = wide(inverse(scales.m));
-  if (scales.v)
-    factors.v = wide(inverse(scales.v));
+  auto over = [&](Value factor, Value scale) {
+    if (scale)
+      factor = arith::MulFOp::create(k.b, factor, inverse(scale));
+    return wide(factor);
+  };
+  factors.source = scales.source ? wide(inverse(scales.source)) : Value();
+  factors.grad = over(gradFactor, scales.grad);
+  factors.m = over(beta1, scales.m);
+  factors.v = over(beta2, scales.v);
 }
 
 Value UpdateMath::real(Value stored, Value factor) {
@@ -62,41 +60,34 @@ Value UpdateMath::stored(Value v, Storage type, Value scale) {
   return v;
 }
 
+// Which products are fused with which sums is said here and not left to the targets, which would choose differently.
 UpdateVectors UpdateMath::step(const UpdateVectors &stored) {
   auto mul = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
-  auto add = [&](Value x, Value y) -> Value { return arith::AddFOp::create(k.b, x, y); };
+  auto fma = [&](Value x, Value y, Value z) -> Value { return math::FmaOp::create(k.b, x, y, z); };
   Value p = real(stored.source, factors.source);
   Value g = real(stored.grad, factors.grad);
-  if (!decoupled) { // L2 regularisation
-    Value pull = mul(decay, p);
-    g = add(g, pull);
-  }
-  Value m = real(stored.m, factors.m);
+  if (!decoupled)
+    g = fma(decay, p, g); // L2 regularisation
   UpdateVectors result;
   Value step;
-  Value keptM = mul(beta1, m);
   if (momentum) {
-    step = result.m = add(keptM, g);
+    step = result.m = fma(real(stored.m, {}), factors.m, g);
   } else {
-    Value freshM = mul(rest1, g);
-    result.m = add(keptM, freshM);
-    Value v = real(stored.v, factors.v);
+    Value keptM = real(stored.m, factors.m);
+    result.m = fma(rest1, g, keptM);
+    Value keptV = real(stored.v, factors.v);
     Value square = mul(g, g);
-    Value keptV = mul(beta2, v);
-    Value freshV = mul(rest2, square);
-    result.v = add(keptV, freshV);
+    result.v = fma(rest2, square, keptV);
     Value mHat = mul(result.m, biasM);
     Value vHat = mul(result.v, biasV);
     Value root = math::SqrtOp::create(k.b, vHat);
-    Value denominator = add(root, epsilon);
+    Value denominator = arith::AddFOp::create(k.b, root, epsilon);
     step = arith::DivFOp::create(k.b, mHat, denominator);
   }
-  if (decoupled) {
-    Value pull = mul(decay, p);
-    step = add(step, pull);
-  }
-  Value change = mul(rate, step);
-  result.source = arith::SubFOp::create(k.b, p, change);
+  if (decoupled)
+    step = fma(decay, p, step);
+  Value down = arith::NegFOp::create(k.b, rate);
+  result.source = fma(down, step, p);
   return result;
 }
 

@@ -19,7 +19,7 @@ bool isBlockScaled(partition::Storage type);
 struct UpdateVectors {
   mlir::Value source, grad, m, v;
 };
-// Scales of the same arrays as FP32 scalars, stored = value * scale; null: 1.
+// Scales of the same arrays as FP32 scalars, powers of two, stored = value * scale; null: 1.
 using UpdateScales = UpdateVectors;
 
 class UpdateMath {
@@ -47,9 +47,9 @@ private:
   KernelBuilder &k;
   bool decoupled, momentum;
   int64_t width;
-  mlir::Value gradFactor; // a scalar; the others are vectors
-  mlir::Value beta1, beta2, rest1, rest2, rate, decay, epsilon, biasM, biasV;
-  UpdateVectors factors; // stored values times these are real ones
+  mlir::Value gradFactor, beta1, beta2;                         // scalars
+  mlir::Value rest1, rest2, rate, decay, epsilon, biasM, biasV; // vectors; rest: 1 - beta
+  UpdateVectors factors; // what stored values are multiplied by: to be real ones, and moments then by their beta
 };
 
 } // namespace msamp::codegen
