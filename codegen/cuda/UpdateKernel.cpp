@@ -17,10 +17,10 @@ using partition::Storage;
 constexpr int64_t threads = 128, valuesPerThread = 16, lanesPerBlock = partition::kBlock / valuesPerThread;
 constexpr int64_t blocksAtOnce = threads / lanesPerBlock;
 constexpr int64_t piece = 4; // values that are computed together: of few at a time few are in registers
-// On a multiprocessor. The more there are the more of what they read is on its way; 8 leave a thread 64 registers. FP8
-// conversions by integer arithmetic and Blackwell's packed FP32 arithmetic take more of them.
+// On a multiprocessor. The more there are the more of what they read is on its way: as many as need no register spilled; 6
+// leave a thread 80. FP8 conversions by integer arithmetic and Blackwell's packed FP32 arithmetic take more of them.
 int64_t minCtas(const Target &target) {
-  return target.capability == 90 ? 8 : target.capability >= 100 ? 5 : 6;
+  return target.capability == 90 ? 6 : 4;
 }
 
 class UpdateEmitter {
