@@ -3,8 +3,9 @@ import common
 
 
 def sizes(text):
-    """The rows of a memory table, as words."""
-    return [line.split() for line in text.splitlines() if line.split()[-1:] and line.split()[-1].replace(",", "").isdigit()]
+    """The rows of a memory table: a role and its bytes."""
+    rows = [line.split() for line in text.splitlines()]
+    return [row for row in rows if len(row) == 2 and row[1].replace(",", "").isdigit()]
 
 
 t = common.Context()

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -25,6 +26,7 @@ inline void require(bool holds, const std::string &what) {
 }
 
 template <class Body> [[noreturn]] void runAsRank(Body &&body) {
+  std::signal(SIGPIPE, SIG_IGN); // as the tools do: a lost peer is an error of the call
   int code = 0;
   try {
     body();
