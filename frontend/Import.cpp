@@ -103,15 +103,9 @@ private:
       bool standard = n.domain().empty() || n.domain() == "ai.onnx";
       if (!live[i])
         continue;
-      std::string reason;
-      if (standard && translators().count(n.op_type())) {
-        if (n.op_type() == "Conv")
-          reason = overlappingWindows(n);
-        if (reason.empty())
-          continue;
-      }
-      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type() +
-                         (reason.empty() ? "" : ": " + reason));
+      if (standard && translators().count(n.op_type()))
+        continue;
+      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type());
     }
     if (!problems.empty())
       fail(problems);

@@ -1,6 +1,8 @@
 // Normalisations.
 #include "frontend/translate/Translator.h"
 
+#include "mlir/IR/Remarks.h"
+
 namespace msamp::frontend {
 namespace {
 
@@ -83,14 +85,27 @@ Ref channels(Emitter &e, const Ref &v, const Ref &x) {
   return e.reshape(v, dims);
 }
 
+// Outputs 1 and 2: the statistics moved towards those of the batch. A step changes trained parameters alone, so the
+// initializers that they come from stay as they are.
+void runningStatistics(NodeContext &c, const Ref &mean, const Ref &variance) {
+  Emitter &e = c.e;
+  double momentum = c.getFloat("momentum", 0.9f);
+  const Ref batch[] = {mean, variance};
+  for (size_t i = 0; i < 2; ++i)
+    if (c.wants(1 + i)) {
+      Ref now = e.reshape(batch[i], c.in(3 + i)->dims);
+      c.out(e.add(e.binary(Binary::Mul, c.in(3 + i), momentum), e.binary(Binary::Mul, now, 1 - momentum)), 1 + i);
+    }
+  mlir::remark::missed(e.loc(), mlir::remark::RemarkOpts::name("running-statistics").category("import"))
+      << "normalises by the batch's own statistics; the running ones are not updated and stay as the file has them";
+}
+
 void batchNormalization(NodeContext &c) {
   Emitter &e = c.e;
   Ref x = c.in(0), mean, variance;
   if (x->rank() < 2)
     throw Invalid("rank " + std::to_string(x->rank()) + ", expected at least 2");
   if (c.getInt("training_mode", 0)) {
-    if (c.wants(1) || c.wants(2))
-      throw Unsupported("running statistics; export the model in inference mode");
     Dims axes;
     for (int64_t d = 0; d < x->rank(); ++d)
       if (d != 1)
@@ -98,6 +113,7 @@ void batchNormalization(NodeContext &c) {
     mean = channels(e, e.reduceMean(x, axes), x);
     Ref centred = e.sub(x, mean);
     variance = channels(e, e.reduceMean(e.mul(centred, centred), axes), x);
+    runningStatistics(c, mean, variance);
   } else {
     mean = channels(e, c.in(3), x);
     variance = channels(e, c.in(4), x);

@@ -114,14 +114,6 @@ void logSoftmax(NodeContext &c) {
   });
 }
 
-void globalAveragePool(NodeContext &c) {
-  Ref x = c.in(0);
-  Dims axes;
-  for (int64_t d = 2; d < x->rank(); ++d)
-    axes.push_back(d);
-  c.out(c.e.reshape(c.e.reduceMean(x, axes), withOnes(x->dims, axes)));
-}
-
 } // namespace
 
 void addReductions(TranslatorTable &t) {
@@ -137,7 +129,6 @@ void addReductions(TranslatorTable &t) {
   t["ReduceProd"] = reduceProd;
   t["Softmax"] = softmax;
   t["LogSoftmax"] = logSoftmax;
-  t["GlobalAveragePool"] = globalAveragePool;
 }
 
 } // namespace msamp::frontend

@@ -91,6 +91,7 @@ const TranslatorTable &translators() {
     addNorms(t);
     addAttention(t);
     addConvolution(t);
+    addPooling(t);
     return t;
   }();
   return table;

@@ -62,10 +62,7 @@ void addMatMul(TranslatorTable &table);
 void addNorms(TranslatorTable &table);
 void addAttention(TranslatorTable &table);
 void addConvolution(TranslatorTable &table);
-
-// Why a convolution cannot be translated, as far as its attributes tell; empty if it can. `kernel` is the window where
-// it is known from the filter.
-std::string overlappingWindows(const onnx::NodeProto &node, const Dims *kernel = nullptr);
+void addPooling(TranslatorTable &table);
 
 // Shared between families.
 Dims withOnes(const Dims &dims, const Dims &axes); // the reduced shape with keepdims

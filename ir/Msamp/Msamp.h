@@ -17,6 +17,8 @@
 #include "ir/Msamp/MsampEnums.h.inc"
 #include "ir/Msamp/MsampDialect.h.inc"
 #include "ir/Msamp/MsampInterfaces.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "ir/Msamp/MsampAttributes.h.inc"
 #define GET_OP_CLASSES
 #include "ir/Msamp/MsampOps.h.inc"
 

@@ -172,6 +172,45 @@ void MatMulOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<boo
     r.set(1, tb ? product(b.getType(), dy, a, true, ta) : product(b.getType(), a, dy, !ta, false));
 }
 
+void ConvOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                      SmallVectorImpl<Value> &operandGrads) {
+  Rule r(*this, builder, resultGrads, wanted, operandGrads);
+  if (!r.has(0))
+    return;
+  Expr dy = r.dy();
+  if (r.want(0))
+    r.set(0, dy.make<ConvDgradOp>(getX().getType(), dy.value, getFilter(), getWindow(), getGroups()));
+  if (r.want(1))
+    r.set(1, dy.make<ConvWgradOp>(getFilter().getType(), getX(), dy.value, getWindow(), getGroups()));
+}
+
+// It is linear in both operands, and the transpose of conv in the first.
+void ConvDgradOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                           SmallVectorImpl<Value> &operandGrads) {
+  Rule r(*this, builder, resultGrads, wanted, operandGrads);
+  if (!r.has(0))
+    return;
+  Expr g = r.dy();
+  if (r.want(0))
+    r.set(0, g.make<ConvOp>(getDY().getType(), g.value, getFilter(), getWindow(), getGroups()));
+  if (r.want(1))
+    r.set(1, g.make<ConvWgradOp>(getFilter().getType(), g.value, getDY(), getWindow(), getGroups()));
+}
+
+void MaxPoolOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                         SmallVectorImpl<Value> &operandGrads) {
+  Rule r(*this, builder, resultGrads, wanted, operandGrads);
+  if (r.has(0) && r.want(0))
+    r.set(0, r.dy().make<MaxPoolGradOp>(getX().getType(), r.dy().value, getTap(), getWindow()));
+}
+
+void AvgPoolOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                         SmallVectorImpl<Value> &operandGrads) {
+  Rule r(*this, builder, resultGrads, wanted, operandGrads);
+  if (r.has(0) && r.want(0))
+    r.set(0, r.dy().make<AvgPoolGradOp>(getX().getType(), r.dy().value, getWindow(), getCountPadding()));
+}
+
 void LayerNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                            SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);

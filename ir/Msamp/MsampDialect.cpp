@@ -8,6 +8,7 @@
 #include "ir/Msamp/MsampInterfaces.cpp.inc"
 
 void msamp::MsampDialect::initialize() {
+  registerAttributes();
   addOperations<
 #define GET_OP_LIST
 #include "ir/Msamp/MsampOps.cpp.inc"

@@ -3,6 +3,7 @@
 #define MSAMP_DIALECT_TD
 
 include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 
 def MsampDialect : Dialect {
@@ -15,6 +16,8 @@ def MsampDialect : Dialect {
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::func::FuncDialect"];
   let hasConstantMaterializer = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = "void registerAttributes();";
 }
 
 class Msamp_Op<string mnemonic, list<Trait> traits = []> : Op<MsampDialect, mnemonic, traits>;
@@ -40,6 +43,37 @@ def SiteKindAttr : I32EnumAttr<"SiteKind", "what a scale site scales", [
     I32EnumAttrCase<"Activation", 0, "activation">, I32EnumAttrCase<"ActivationGrad", 1, "activation_grad">,
     I32EnumAttrCase<"WeightGrad", 2, "weight_grad">]> {
   let cppNamespace = "::msamp";
+}
+
+def WindowAttr : AttrDef<MsampDialect, "Window"> {
+  let mnemonic = "window";
+  let summary = "windows that move over an image";
+  let description = [{
+    One entry a dimension of the image (1 to 3). A window has `size` taps, `dilations` apart, and moves by `strides` over
+    the image with `low` positions of padding before it and `high` ones behind it.
+
+    ```mlir
+    #msamp.window<[3, 3] by [2, 2] low [1, 1] high [1, 1] dilated [1, 1]>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$size, ArrayRefParameter<"int64_t">:$strides,
+      ArrayRefParameter<"int64_t">:$low, ArrayRefParameter<"int64_t">:$high, ArrayRefParameter<"int64_t">:$dilations);
+  let assemblyFormat = [{`<` `[` $size `]` `by` `[` $strides `]` `low` `[` $low `]` `high` `[` $high `]`
+      `dilated` `[` $dilations `]` `>`}];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t rank() const { return static_cast<int64_t>(getSize().size()); }
+    // Positions from a window's first tap to behind its last one.
+    int64_t reach(int64_t d) const { return (getSize()[d] - 1) * getDilations()[d] + 1; }
+    // Windows along a dimension of `extent` positions; 0 where none fits.
+    int64_t count(int64_t d, int64_t extent) const;
+    // One more where the last window may leave the padding, as long as it begins before the image ends.
+    int64_t countBeyond(int64_t d, int64_t extent) const;
+    // Taps of one window.
+    int64_t taps() const;
+    // Whether each of `windows` along a dimension has a tap on the image.
+    bool allTouch(int64_t d, int64_t windows, int64_t extent) const;
+  }];
 }
 
 #endif

@@ -363,6 +363,89 @@ def AttentionGradOp : Msamp_Op<"attention_grad", [Pure]> {
       type($d_q) `,` type($d_k) `,` type($d_v)}];
 }
 
+//===--- Windows over images, channels last ------------------------------------------------------------------===//
+
+def ConvOp : Msamp_Op<"conv", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "convolution";
+  let description = [{
+    x [N, positions.., C], filter [O, size.., C / groups] -> y [N, windows.., O]: each window of the image times each
+    filter, summed in FP32. Output channels are in `groups` runs, each of which reads as many of the input's. The window's
+    size is the filter's.
+
+    ```mlir
+    %y = msamp.conv %x, %f <[3, 3] by [1, 1] low [1, 1] high [1, 1] dilated [1, 1]> groups 1
+        : tensor<2x8x8x16xf32>, tensor<32x3x3x16xf32> -> tensor<2x8x8x32xf32>
+    ```
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, Msamp_FloatTensor:$filter, WindowAttr:$window, I64Attr:$groups);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$x `,` $filter $window `groups` $groups attr-dict `:` type($x) `,` type($filter) `->` type($y)";
+  let hasVerifier = 1;
+}
+
+def ConvDgradOp : Msamp_Op<"conv_dgrad", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "gradient of a convolution's image: the transposed convolution";
+  let arguments = (ins Msamp_FloatTensor:$d_y, Msamp_FloatTensor:$filter, WindowAttr:$window, I64Attr:$groups);
+  let results = (outs Msamp_FloatTensor:$d_x);
+  let assemblyFormat = [{$d_y `,` $filter $window `groups` $groups attr-dict `:`
+      type($d_y) `,` type($filter) `->` type($d_x)}];
+  let hasVerifier = 1;
+}
+
+def ConvWgradOp : Msamp_Op<"conv_wgrad", [Pure]> {
+  let summary = "gradient of a convolution's filters";
+  let arguments = (ins Msamp_FloatTensor:$x, Msamp_FloatTensor:$d_y, WindowAttr:$window, I64Attr:$groups);
+  let results = (outs Msamp_FloatTensor:$d_filter);
+  let assemblyFormat = [{$x `,` $d_y $window `groups` $groups attr-dict `:`
+      type($x) `,` type($d_y) `->` type($d_filter)}];
+  let hasVerifier = 1;
+}
+
+def Msamp_Taps : StaticShapeTensorOf<[UI8]>;
+
+def MaxPoolOp : Msamp_Op<"max_pool", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "largest value of each window of an image";
+  let description = [{
+    x [N, positions.., C] -> y [N, windows.., C] and, of the same shape, the `tap` of the window (row-major, padding
+    counted) that holds it, the first of equal ones. NaN is larger than all else. Padding is never taken; each window has
+    a tap on the image, and at most 256.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, WindowAttr:$window);
+  let results = (outs Msamp_FloatTensor:$y, Msamp_Taps:$tap);
+  let assemblyFormat = "$x $window attr-dict `:` type($x) `->` type($y) `,` type($tap)";
+  let hasVerifier = 1;
+}
+
+def MaxPoolGradOp : Msamp_Op<"max_pool_grad", [Pure]> {
+  let summary = "gradient of max_pool: each value to the position that it was taken from, summed in FP32";
+  let arguments = (ins Msamp_FloatTensor:$d_y, Msamp_Taps:$tap, WindowAttr:$window);
+  let results = (outs Msamp_FloatTensor:$d_x);
+  let assemblyFormat = "$d_y `,` $tap $window attr-dict `:` type($d_y) `,` type($tap) `->` type($d_x)";
+  let hasVerifier = 1;
+}
+
+def AvgPoolOp : Msamp_Op<"avg_pool", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "mean of each window of an image";
+  let description = [{
+    x [N, positions.., C] -> y [N, windows.., C]: the sum of the taps on the image over their number; with
+    `count_padding` over the number of those on the image or its padding.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, WindowAttr:$window, UnitAttr:$count_padding);
+  let results = (outs Msamp_FloatTensor:$y);
+  let assemblyFormat = "$x $window attr-dict `:` type($x) `->` type($y)";
+  let hasVerifier = 1;
+}
+
+def AvgPoolGradOp : Msamp_Op<"avg_pool_grad", [Pure]> {
+  let summary = "gradient of avg_pool: each value over its window's count to all taps on the image, summed in FP32";
+  let arguments = (ins Msamp_FloatTensor:$d_y, WindowAttr:$window, UnitAttr:$count_padding);
+  let results = (outs Msamp_FloatTensor:$d_x);
+  let assemblyFormat = "$d_y $window attr-dict `:` type($d_y) `->` type($d_x)";
+  let hasVerifier = 1;
+}
+
+//===--- Loss ------------------------------------------------------------------------------------------------===//
+
 def CrossEntropyOp : Msamp_Op<"cross_entropy", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "mean cross-entropy of rows of logits against class indices";
   let description = [{

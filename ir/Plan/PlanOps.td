@@ -112,6 +112,36 @@ def AttentionOp : Plan_Step<"attention", (ins F64Attr:$scale, UnitAttr:$causal, 
 def AttentionGradOp : Plan_Step<"attention_grad", (ins F64Attr:$scale, UnitAttr:$causal, UnitAttr:$bias)> {
   let summary = "attention's gradients: do, q, k, v, o, lse [, bias] to dq, dk, dv";
 }
+def Plan_Window : Attr<CPred<"::llvm::isa<::msamp::WindowAttr>($_self)">, "windows over an image"> {
+  let storageType = "::msamp::WindowAttr";
+  let returnType = "::msamp::WindowAttr";
+  let convertFromStorage = "$_self";
+}
+
+// Images, windows and filters are row-major, channels last.
+class Plan_Conv<string mnemonic> : Plan_Step<mnemonic, (ins Plan_Window:$window, I64Attr:$groups),
+    "$window `groups` $groups">;
+def ConvOp : Plan_Conv<"conv"> {
+  let summary = "convolution: x, filter to y";
+}
+def ConvDgradOp : Plan_Conv<"conv_dgrad"> {
+  let summary = "gradient of a convolution's image: dy, filter to dx";
+}
+def ConvWgradOp : Plan_Conv<"conv_wgrad"> {
+  let summary = "gradient of a convolution's filter: x, dy to dfilter";
+}
+def MaxPoolOp : Plan_Step<"max_pool", (ins Plan_Window:$window), "$window"> {
+  let summary = "largest value of each window and its tap: x to y, tap";
+}
+def MaxPoolGradOp : Plan_Step<"max_pool_grad", (ins Plan_Window:$window), "$window"> {
+  let summary = "gradient of max_pool: dy, tap to dx";
+}
+def AvgPoolOp : Plan_Step<"avg_pool", (ins Plan_Window:$window, UnitAttr:$count_padding), "$window"> {
+  let summary = "mean of each window: x to y";
+}
+def AvgPoolGradOp : Plan_Step<"avg_pool_grad", (ins Plan_Window:$window, UnitAttr:$count_padding), "$window"> {
+  let summary = "gradient of avg_pool: dy to dx";
+}
 def GatherOp : Plan_Step<"gather", (ins I64Attr:$axis)> {
   let summary = "slices of a table by index: table, indices";
 }

@@ -99,8 +99,12 @@ bool isView(Operation *op) {
   return isa<ReshapeOp, TransposeOp, SliceOp, PadOp, ConcatOp, GatherOp>(op);
 }
 
+bool isOverWindows(Operation *op) {
+  return isa<ConvOp, ConvDgradOp, ConvWgradOp, MaxPoolOp, MaxPoolGradOp, AvgPoolOp, AvgPoolGradOp>(op);
+}
+
 bool isLibrary(Operation *op) {
-  return isa<MatMulOp, ScaledMatMulOp, AttentionOp, AttentionGradOp, ScatterAddOp>(op);
+  return isa<MatMulOp, ScaledMatMulOp, AttentionOp, AttentionGradOp, ScatterAddOp>(op) || isOverWindows(op);
 }
 
 GetOp parameterBehind(Value value, bool &flips) {

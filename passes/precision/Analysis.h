@@ -31,6 +31,8 @@ MatMulOp findHead(mlir::func::FuncOp step);
 bool isPointwise(mlir::Operation *op);
 // Data movement that works on any element type.
 bool isView(mlir::Operation *op);
+// Convolutions, pools and their gradients: BF16 operands and results, FP32 sums.
+bool isOverWindows(mlir::Operation *op);
 // Runs as a call of a library, whose operands and results are in memory.
 bool isLibrary(mlir::Operation *op);
 

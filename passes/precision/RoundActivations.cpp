@@ -94,6 +94,24 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
     return !cast<func::FuncOp>(ret.getParentOp()).getResultAttr(index, "msamp.grad");
   }
 
+  // Whether a library op can write its result narrow.
+  static bool writesNarrow(Operation *op) {
+    return isa_and_nonnull<MatMulOp, ScatterAddOp>(op) || (op && isOverWindows(op));
+  }
+
+  // A filter's gradient is narrowed behind the transpose to the parameter's layout; before it the op writes it so.
+  static void narrowEarlier(arith::TruncFOp narrow) {
+    auto transpose = narrow.getIn().getDefiningOp<TransposeOp>();
+    if (!transpose || !transpose->hasOneUse() || !transpose.getInput().hasOneUse() ||
+        !transpose.getInput().getDefiningOp<ConvWgradOp>())
+      return;
+    Type element = tensorTypeOf(narrow.getResult()).getElementType();
+    transpose.getInput().setType(withElement(tensorTypeOf(transpose.getInput()), element));
+    transpose.getResult().setType(tensorTypeOf(narrow.getResult()));
+    narrow.replaceAllUsesWith(transpose.getResult());
+    narrow.erase();
+  }
+
   // A result that is only narrowed is written narrow by the library op; narrowing what was just widened is nothing.
   static void foldConversions(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(body)) {
@@ -104,10 +122,12 @@ struct RoundActivations : impl::RoundActivationsBase<RoundActivations> {
       if (auto widen = wide.getDefiningOp<arith::ExtFOp>(); widen && widen.getIn().getType() == narrow.getType()) {
         narrow.replaceAllUsesWith(widen.getIn());
         narrow.erase();
-      } else if (wide.hasOneUse() && isa_and_nonnull<MatMulOp, ScatterAddOp>(wide.getDefiningOp())) {
+      } else if (wide.hasOneUse() && writesNarrow(wide.getDefiningOp())) {
         wide.setType(narrow.getType());
         narrow.replaceAllUsesWith(wide);
         narrow.erase();
+      } else {
+        narrowEarlier(narrow);
       }
     }
   }

@@ -41,7 +41,7 @@ bool StoragePlan::isBarrier(Operation *op) {
 bool StoragePlan::takesBf16(OpOperand &use) {
   Operation *op = use.getOwner();
   unsigned index = use.getOperandNumber();
-  if (isa<MatMulOp>(op))
+  if (isa<MatMulOp>(op) || isOverWindows(op))
     return true;
   if (isa<ScatterAddOp>(op))
     return index == 0;

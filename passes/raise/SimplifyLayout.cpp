@@ -317,6 +317,48 @@ struct ConcatOfTransposes : OpRewritePattern<ConcatOp> {
   }
 };
 
+// A reduction drops dimensions wherever they are; those that are left keep their order.
+struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceOp op, PatternRewriter &rewriter) const override {
+    auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+    if (!transpose)
+      return failure();
+    SmallVector<int64_t> dims, kept;
+    for (auto [i, p] : llvm::enumerate(transpose.getPerm()))
+      (llvm::is_contained(op.getDims(), int64_t(i)) ? dims : kept).push_back(p);
+    llvm::sort(dims);
+    SmallVector<int64_t> perm, sorted(kept);
+    llvm::sort(sorted);
+    for (int64_t p : kept)
+      perm.push_back(llvm::find(sorted, p) - sorted.begin());
+    Expr reduced = at(rewriter, op, transpose.getInput()).reduce(op.getKind(), dims).transpose(perm);
+    rewriter.replaceOp(op, reduced.value);
+    return success();
+  }
+};
+
+struct PadOfTranspose : OpRewritePattern<PadOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(PadOp op, PatternRewriter &rewriter) const override {
+    auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+    if (!transpose)
+      return failure();
+    auto perm = transpose.getPerm();
+    SmallVector<int64_t> low(perm.size()), strides(perm.size()), shape(perm.size());
+    for (auto [i, p] : llvm::enumerate(perm)) {
+      low[p] = op.getLow()[i];
+      strides[p] = op.getStrides()[i];
+      shape[p] = op.getType().getDimSize(i);
+    }
+    auto type = RankedTensorType::get(shape, op.getType().getElementType());
+    Value padded =
+        PadOp::create(rewriter, op.getLoc(), type, transpose.getInput(), low, strides, op.getValue());
+    rewriter.replaceOpWithNewOp<TransposeOp>(op, op.getType(), padded, perm);
+    return success();
+  }
+};
+
 // A transpose of a matmul operand's last two dimensions becomes a flag.
 struct MatMulOfTranspose : OpRewritePattern<MatMulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -365,7 +407,7 @@ struct SimplifyLayout : impl::SimplifyLayoutBase<SimplifyLayout> {
 void addLayoutPatterns(RewritePatternSet &patterns) {
   patterns.add<UnitTranspose, SliceOfTranspose, SliceOfReshape, UnitReshapeOfTranspose, SplitOfTransposeOfMerge,
                TransposeOfMergedBroadcast, TransposeOfBroadcast, ReshapeOfBroadcast, SinkTranspose, ConcatOfTransposes,
-               MatMulOfTranspose>(patterns.getContext());
+               ReduceOfTranspose, PadOfTranspose, MatMulOfTranspose>(patterns.getContext());
 }
 
 } // namespace msamp::raise

@@ -176,6 +176,8 @@ LogicalResult FunctionLowering::lowerReturn(func::ReturnOp op) {
 }
 
 LogicalResult FunctionLowering::lower(Operation *op) {
+  if (lowerOverWindows(op))
+    return success();
   Location loc = op->getLoc();
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<arith::ConstantOp, GetOp, GetScaleOp, GetAmaxOp, SiteScaleOp>([](auto) { return success(); })

@@ -45,6 +45,9 @@ private:
   std::optional<TensorMemory> accumulator(mlir::Value addend, mlir::Value result);
   void lowerAttention(AttentionOp op);
   void lowerAttentionGrad(AttentionGradOp op);
+  bool lowerOverWindows(mlir::Operation *op); // false: it is none of these
+  template <typename StepOp, typename... Own>
+  void lowerWindows(mlir::Operation *op, uint64_t flops, Own... own);
 
   // Memory of the function.
   mlir::Value place(Place kind, mlir::StringRef name, mlir::RankedTensorType type);

@@ -48,6 +48,10 @@ LogicalResult checkLibraryOps(func::FuncOp step) {
   for (Operation &op : step.getBody().front()) {
     if (isa<MatMulOp>(op) && !exact.contains(op.getResult(0)))
       need(op, op.getOperands());
+    if (precision::isOverWindows(&op))
+      for (Value v : op.getOperands())
+        if (isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()))
+          need(op, v);
     if (isa<AttentionOp>(op))
       need(op, op.getOperands().take_front(3));
     if (isa<AttentionGradOp>(op))

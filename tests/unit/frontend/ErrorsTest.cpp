@@ -111,13 +111,31 @@ TEST(Errors, UnsupportedNodesAreListedAtOnce) {
   EXPECT_EQ(message.find("Det"), std::string::npos) << message;
 }
 
-TEST(Errors, OverlappingConvolutionsAreListedAtOnce) {
+TEST(Errors, WindowsThatMsampHasNoFormOf) {
   ModelFile file(withHeader(R"(
-    agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w, float[4, 4, 3, 3] v) => (float[1, 4, a, b] y) {
-      t = Conv<kernel_shape = [3, 3]>(x, w)
-      y = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(t, v)
+    agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y, float[1, 3, c, d] z, float[1, 3, e, f] u) {
+      y = Conv<kernel_shape = [3, 3], pads = [-1, 0, 0, 0]>(x, w)
+      z = MaxPool<kernel_shape = [17, 17], pads = [8, 8, 8, 8]>(x)
+      u = AveragePool<kernel_shape = [2, 2], pads = [2, 0, 0, 0]>(x)
     })"));
-  expectError(file.path(), kBadData, {"2 nodes", "Conv:t: Conv: windows [3, 3] at strides [1, 1]", "Conv:y"});
+  expectError(file.path(), kBadData,
+              {"3 nodes", "Conv:y: Conv: negative pads [-1, 0, 0, 0]; slice the image before it",
+               "MaxPool:z: MaxPool: windows of 289 values, at most 256", "AveragePool:u", "lies in padding alone"});
+}
+
+TEST(Errors, WindowsThatContradictTheirImage) {
+  ModelFile filter(withHeader(R"(
+    agraph (float[1, 3, 8, 8] x, float[4, 2, 3, 3] w) => (float[1, 4, a, b] y) { y = Conv(x, w) })"));
+  expectError(filter.path(), kBadData, {"Conv:y", "filter of shape [4, 2, 3, 3] for an input of shape [1, 3, 8, 8]"});
+  ModelFile room(withHeader(R"(
+    agraph (float[1, 3, 2, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y) { y = Conv(x, w) })"));
+  expectError(room.path(), kBadData, {"Conv:y", "a window of 3 positions for an image of 2 with padding of 0 and 0"});
+  ModelFile size(withHeader(R"(
+    agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y) { y = Conv<kernel_shape = [3, 2]>(x, w) })"));
+  expectError(size.path(), kBadData, {"Conv:y", "kernel_shape [3, 2] for filters of size [3, 3]"});
+  ModelFile deep(withHeader(R"(
+    agraph (float[1, 3, 4, 4, 4, 4] x, float[4, 3, 3, 3, 3, 3] w) => (float[1, 4, a, b, c, d] y) { y = Conv(x, w) })"));
+  expectError(deep.path(), kBadData, {"Conv:y", "windows over 4 dimensions"});
 }
 
 TEST(Errors, WrongShapesNameTheNode) {

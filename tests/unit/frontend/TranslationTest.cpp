@@ -167,6 +167,90 @@ TEST(Translation, ConvolutionOfTilesIsAProduct) {
   EXPECT_EQ(imported.shape(), (Shape{2, 5, 2, 4}));
 }
 
+TEST(Translation, ConvolutionOfSinglePixelsIsAProductOfRows) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 3, 9, 8] x, float[5, 3, 1, 1] w0) => (float[2, 5, 9, 8] y) { y = Conv(x, w0) })"));
+  Imported imported(file);
+  EXPECT_EQ(resultShape(imported.first<MatMulOp>()), (Shape{144, 5}));
+  EXPECT_EQ(imported.shape(), (Shape{2, 5, 9, 8}));
+}
+
+Shape list(llvm::ArrayRef<int64_t> values) {
+  return {values.begin(), values.end()};
+}
+
+TEST(Translation, ConvolutionsHaveTheirChannelsLast) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 4, 9, 8] x, float[6, 2, 3, 2] w0) => (float[2, 6, a, b] y) <float[6] b = {1, 2, 3, 4, 5, 6}> {
+      y = Conv<strides = [2, 1], pads = [1, 0, 2, 1], dilations = [2, 3], group = 2>(x, w0, b)
+    })"));
+  Imported imported(file);
+  auto op = imported.first<ConvOp>();
+  EXPECT_EQ(resultShape(op), (Shape{2, 4, 6, 6}));
+  EXPECT_EQ(imported.shape(), (Shape{2, 6, 4, 6}));
+  EXPECT_EQ(op.getGroups(), 2u);
+  WindowAttr window = op.getWindow();
+  EXPECT_EQ(list(window.getSize()), (Shape{3, 2}));
+  EXPECT_EQ(list(window.getStrides()), (Shape{2, 1}));
+  EXPECT_EQ(list(window.getLow()), (Shape{1, 0}));
+  EXPECT_EQ(list(window.getHigh()), (Shape{2, 1}));
+  EXPECT_EQ(list(window.getDilations()), (Shape{2, 3}));
+}
+
+TEST(Translation, WindowsPlacedByName) {
+  auto pads = [](const std::string &name) {
+    ModelFile file(withHeader("agraph (float[1, 2, 6] x, float[3, 2, 4] w) => (float[1, 3, n] y) { y = Conv<auto_pad = \"" +
+                              name + "\", strides = [2]>(x, w) }"));
+    Imported imported(file);
+    WindowAttr window = imported.first<ConvOp>().getWindow();
+    return Shape{window.getLow()[0], window.getHigh()[0], imported.shape()[2]};
+  };
+  EXPECT_EQ(pads("NOTSET"), (Shape{0, 0, 2}));
+  EXPECT_EQ(pads("VALID"), (Shape{0, 0, 2}));
+  EXPECT_EQ(pads("SAME_UPPER"), (Shape{1, 1, 3}));
+  ModelFile odd(withHeader(R"(
+    agraph (float[1, 2, 7] x, float[3, 2, 4] w) => (float[1, 3, n] y) { y = Conv<auto_pad = "SAME_LOWER">(x, w) })"));
+  Imported imported(odd);
+  EXPECT_EQ(imported.first<ConvOp>().getWindow().getLow()[0], 2);
+  EXPECT_EQ(imported.first<ConvOp>().getWindow().getHigh()[0], 1);
+}
+
+TEST(Translation, TransposedConvolutionIsAGradient) {
+  ModelFile file(withHeader(R"(
+    agraph (float[2, 4, 5, 3] x, float[4, 3, 3, 2] w0) => (float[2, 6, a, b] y) {
+      y = ConvTranspose<strides = [2, 1], pads = [1, 0, 1, 0], output_padding = [1, 0], group = 2>(x, w0)
+    })"));
+  Imported imported(file);
+  EXPECT_EQ(resultShape(imported.first<ConvDgradOp>()), (Shape{2, 10, 4, 6}));
+  EXPECT_EQ(imported.shape(), (Shape{2, 6, 10, 4}));
+}
+
+TEST(Translation, PoolsWithAWindowBeyondTheImage) {
+  auto shapes = [](const std::string &ceil) {
+    ModelFile file(withHeader("agraph (float[1, 2, 6, 7] x) => (float[1, 2, a, b] y, float[1, 2, c, d] z, float[1, 2, 1, 1] u) {"
+                              "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = " + ceil + ">(x)"
+                              "z = AveragePool<kernel_shape = [2, 1], strides = [4, 1], count_include_pad = 1, ceil_mode = " +
+                              ceil + ">(x) u = GlobalMaxPool(x) }", 19));
+    Imported imported(file);
+    EXPECT_EQ(imported.count<MaxPoolOp>(), 1);
+    EXPECT_TRUE(imported.first<AvgPoolOp>().getCountPadding());
+    EXPECT_EQ(imported.count<ReduceOp>(), 1);
+    return std::pair(imported.shape(0), imported.shape(1));
+  };
+  EXPECT_EQ(shapes("0"), std::pair(Shape({1, 2, 2, 3}), Shape({1, 2, 2, 7})));
+  EXPECT_EQ(shapes("1"), std::pair(Shape({1, 2, 3, 3}), Shape({1, 2, 2, 7})));
+}
+
+TEST(Translation, BatchNormOfTheBatchItself) {
+  ModelFile file(withHeader(R"(
+    agraph (float[4, 3, 2] x) => (float[4, 3, 2] y, float[3] m) <float[3] s = {1, 2, 3}, float[3] b = {1, 2, 3}, float[3] rm = {1, 2, 3}, float[3] rv = {1, 2, 3}> {
+      y, m, v = BatchNormalization<training_mode = 1, momentum = 0.75>(x, s, b, rm, rv)
+    })"));
+  Imported imported(file);
+  EXPECT_EQ(imported.parameters(), (std::map<std::string, std::string>{{"s", "scale"}, {"b", "shift"}}));
+  EXPECT_EQ(imported.shape(1), (Shape{3}));
+}
+
 TEST(Translation, NeighbouringRowsOfAnActivationAreASlice) {
   ModelFile file(withHeader(R"(
     agraph (float[4, 3] x) => (float[3] y, float[2, 3] z) <int64 i = {-1}, int64[2] j = {3, 0}> { y = Gather(x, i) z = Gather(x, j) })"));
