@@ -79,6 +79,16 @@ plan::Operand PlanBuilder::operand(ProgramState &state, Value memory) {
   return result;
 }
 
+static void setWindow(plan::Window &to, WindowAttr window) {
+  for (int64_t d = 0; d < window.rank(); ++d) {
+    to.add_size(window.getSize()[d]);
+    to.add_strides(window.getStrides()[d]);
+    to.add_low(window.getLow()[d]);
+    to.add_high(window.getHigh()[d]);
+    to.add_dilations(window.getDilations()[d]);
+  }
+}
+
 void PlanBuilder::setKind(plan::Step &to, Operation *step) {
   auto sites = [&](ArrayAttr names, auto &list) {
     for (auto name : names.getAsRange<FlatSymbolRefAttr>())
@@ -112,6 +122,23 @@ void PlanBuilder::setKind(plan::Step &to, Operation *step) {
           fill(*to.mutable_attention());
         else
           fill(*to.mutable_attention_grad());
+      })
+      .Case<planir::ConvOp, planir::ConvDgradOp, planir::ConvWgradOp>([&](auto op) {
+        using Op = decltype(op);
+        plan::Conv &conv = std::is_same_v<Op, planir::ConvOp>        ? *to.mutable_conv()
+                           : std::is_same_v<Op, planir::ConvDgradOp> ? *to.mutable_conv_dgrad()
+                                                                     : *to.mutable_conv_wgrad();
+        setWindow(*conv.mutable_window(), op.getWindow());
+        conv.set_groups(static_cast<uint32_t>(op.getGroups()));
+      })
+      .Case<planir::MaxPoolOp>([&](auto op) { setWindow(*to.mutable_max_pool()->mutable_window(), op.getWindow()); })
+      .Case<planir::MaxPoolGradOp>(
+          [&](auto op) { setWindow(*to.mutable_max_pool_grad()->mutable_window(), op.getWindow()); })
+      .Case<planir::AvgPoolOp, planir::AvgPoolGradOp>([&](auto op) {
+        plan::Pool &pool = std::is_same_v<decltype(op), planir::AvgPoolOp> ? *to.mutable_avg_pool()
+                                                                           : *to.mutable_avg_pool_grad();
+        setWindow(*pool.mutable_window(), op.getWindow());
+        pool.set_count_padding(op.getCountPadding());
       })
       .Case<planir::GatherOp>([&](auto op) { to.mutable_gather()->set_axis(static_cast<uint32_t>(op.getAxis())); })
       .Case<planir::ScatterAddOp>([&](auto) { to.mutable_scatter_add(); })

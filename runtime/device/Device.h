@@ -96,6 +96,41 @@ struct AttentionArgs {
   Tensor dO, dQ, dK, dV;  // gradients only
 };
 
+// Windows over an image; one entry a dimension between the first and the last.
+inline constexpr unsigned maxWindowRank = 3;
+struct Window {
+  unsigned rank = 0;
+  int64_t size[maxWindowRank] = {}, strides[maxWindowRank] = {}, low[maxWindowRank] = {}, high[maxWindowRank] = {},
+          dilations[maxWindowRank] = {};
+
+  int64_t taps() const {
+    int64_t n = 1;
+    for (unsigned d = 0; d < rank; ++d)
+      n *= size[d];
+    return n;
+  }
+};
+
+// Which of image, filter and windows is computed from the two others.
+enum class ConvPass { Forward, ImageGradient, FilterGradient };
+
+// All row-major: x [N, positions.., C], filter [O, size.., C / groups], y [N, windows.., O]; or their gradients. FP32 sums.
+struct ConvArgs {
+  ConvPass pass = ConvPass::Forward;
+  Tensor x, filter, y;
+  Window window;
+  int64_t groups = 1;
+};
+
+// Row-major: x [N, positions.., C], y [N, windows.., C], tap (U8; max alone) of y's shape; or gradients of x and y.
+struct PoolArgs {
+  bool largest = true;        // else the mean
+  bool gradient = false;      // x from y (and tap)
+  bool countPadding = false;  // of the mean: over taps on the image and its padding
+  Tensor x, y, tap;
+  Window window;
+};
+
 // State of consecutive blocks of a class for an optimizer kernel. Pointers are at the first block; null where the class has
 // no such array.
 struct UpdateArgs {
@@ -210,6 +245,8 @@ public:
   virtual void matmul(const MatMulArgs &args) = 0;
   virtual void attention(const AttentionArgs &args) = 0;
   virtual void attentionGrad(const AttentionArgs &args) = 0;
+  virtual void conv(const ConvArgs &args) = 0;
+  virtual void pool(const PoolArgs &args) = 0;
   // table[indices[i]] += updates[i] in the order of i, from zero; FP32 sums.
   virtual void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) = 0;
   // result = slices of the table along `axis`, at the indices; its shape is table[:axis] + indices + table[axis+1:].

@@ -122,6 +122,34 @@ std::vector<StepTime> ExecutorImpl::takeProfile() {
   return std::exchange(profile_, {});
 }
 
+static Window windowOf(const plan::Window &from) {
+  Window window;
+  window.rank = static_cast<unsigned>(from.size_size());
+  for (unsigned d = 0; d < window.rank; ++d) {
+    const int i = static_cast<int>(d);
+    window.size[d] = from.size(i);
+    window.strides[d] = from.strides(i);
+    window.low[d] = from.low(i);
+    window.high[d] = from.high(i);
+    window.dilations[d] = from.dilations(i);
+  }
+  return window;
+}
+
+static ConvArgs convArgs(const plan::Conv &conv, ConvPass pass, const Tensor &x, const Tensor &filter, const Tensor &y) {
+  return {pass, x, filter, y, windowOf(conv.window()), conv.groups()};
+}
+
+static PoolArgs poolArgs(const plan::Pool &pool, bool gradient, const Tensor &x, const Tensor &y) {
+  PoolArgs args;
+  args.gradient = gradient;
+  args.countPadding = pool.count_padding();
+  args.x = x;
+  args.y = y;
+  args.window = windowOf(pool.window());
+  return args;
+}
+
 void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {
   const plan::Step &step = *bound.step;
   const auto &in = bound.inputs, &out = bound.outputs;
@@ -186,6 +214,36 @@ void ExecutorImpl::runStep(const BoundStep &bound, Turn turn) {
     args.dK = out[1];
     args.dV = out[2];
     device_.attentionGrad(args);
+    break;
+  }
+  case plan::Step::kConv:
+    device_.conv(convArgs(step.conv(), ConvPass::Forward, in[0], in[1], out[0]));
+    break;
+  case plan::Step::kConvDgrad:
+    device_.conv(convArgs(step.conv_dgrad(), ConvPass::ImageGradient, out[0], in[1], in[0]));
+    break;
+  case plan::Step::kConvWgrad:
+    device_.conv(convArgs(step.conv_wgrad(), ConvPass::FilterGradient, in[0], out[0], in[1]));
+    break;
+  case plan::Step::kMaxPool: {
+    PoolArgs args = poolArgs(step.max_pool(), false, in[0], out[0]);
+    args.tap = out[1];
+    device_.pool(args);
+    break;
+  }
+  case plan::Step::kMaxPoolGrad: {
+    PoolArgs args = poolArgs(step.max_pool_grad(), true, out[0], in[0]);
+    args.tap = in[1];
+    device_.pool(args);
+    break;
+  }
+  case plan::Step::kAvgPool:
+  case plan::Step::kAvgPoolGrad: {
+    const bool gradient = step.has_avg_pool_grad();
+    PoolArgs args = poolArgs(gradient ? step.avg_pool_grad() : step.avg_pool(), gradient, gradient ? out[0] : in[0],
+        gradient ? in[0] : out[0]);
+    args.largest = false;
+    device_.pool(args);
     break;
   }
   case plan::Step::kScatterAdd: device_.scatterAdd(in[0], in[1], out[0]); break;

@@ -1,5 +1,7 @@
 #include "runtime/plan/ModelFlops.h"
 
+#include "runtime/plan/StepTraits.h"
+
 namespace msamp::runtime {
 
 double modelFlops(const plan::Target &target) {
@@ -11,7 +13,8 @@ double modelFlops(const plan::Target &target) {
   double flops = 0;
   if (forward)
     for (const plan::Step &step : forward->steps())
-      if (!step.backward() && (step.has_matmul() || step.has_attention()))
+      if (const StepKind kind = kindOf(step);
+          !step.backward() && (kind == StepKind::Gemm || kind == StepKind::Convolution || kind == StepKind::Attention))
         flops += static_cast<double>(step.flops());
   return 3 * flops;
 }

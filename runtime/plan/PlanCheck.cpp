@@ -217,6 +217,25 @@ private:
       checkCount(where, step, inputs, inputs, 3);
       break;
     }
+    case plan::Step::kConv: checkConv(where, step, step.conv()); break;
+    case plan::Step::kConvDgrad: checkConv(where, step, step.conv_dgrad()); break;
+    case plan::Step::kConvWgrad: checkConv(where, step, step.conv_wgrad()); break;
+    case plan::Step::kMaxPool:
+      checkCount(where, step, 1, 1, 2);
+      checkPool(where, step.max_pool(), step.inputs(0), step.outputs(0), &step.outputs(1));
+      break;
+    case plan::Step::kMaxPoolGrad:
+      checkCount(where, step, 2, 2, 1);
+      checkPool(where, step.max_pool_grad(), step.outputs(0), step.inputs(0), &step.inputs(1));
+      break;
+    case plan::Step::kAvgPool:
+      checkCount(where, step, 1, 1, 1);
+      checkPool(where, step.avg_pool(), step.inputs(0), step.outputs(0), nullptr);
+      break;
+    case plan::Step::kAvgPoolGrad:
+      checkCount(where, step, 1, 1, 1);
+      checkPool(where, step.avg_pool_grad(), step.outputs(0), step.inputs(0), nullptr);
+      break;
     case plan::Step::kScatterAdd: checkCount(where, step, 2, 2, 1); break;
     case plan::Step::kGather: checkCount(where, step, 2, 2, 1); break;
     case plan::Step::kCopy: checkCount(where, step, 1, 1, 1); break;
@@ -235,6 +254,64 @@ private:
       bad("{}: is of a kind that this program does not know; use the msamp-run of the msampc that wrote the plan ({})", where,
           plan_.compiler());
     }
+  }
+
+  // The windows of an image: as many as have room, or one more that begins before the image ends.
+  void checkWindows(const std::string &where, const plan::Window &window, const plan::Operand &image, const plan::Operand &y) {
+    constexpr int64_t most = int64_t{1} << 24;
+    const int rank = window.size_size();
+    if (rank < 1 || rank > 3 || window.strides_size() != rank || window.low_size() != rank || window.high_size() != rank ||
+        window.dilations_size() != rank || image.shape_size() != rank + 2 || y.shape_size() != rank + 2 ||
+        image.shape(0) != y.shape(0))
+      bad("{}: its window does not fit its operands", where);
+    auto within = [](int64_t value, int64_t least) { return value >= least && value <= most; };
+    for (int d = 0; d < rank; ++d) {
+      if (!within(window.size(d), 1) || !within(window.strides(d), 1) || !within(window.dilations(d), 1) ||
+          !within(window.low(d), 0) || !within(window.high(d), 0) || !within(image.shape(d + 1), 1) || !within(y.shape(d + 1), 1))
+        bad("{}: impossible window along dimension {}", where, d + 1);
+      const int64_t last = (y.shape(d + 1) - 1) * window.strides(d), reach = (window.size(d) - 1) * window.dilations(d) + 1;
+      const int64_t room = image.shape(d + 1) + window.low(d);
+      if (last + reach > room + window.high(d) && last >= room)
+        bad("{}: {} windows along dimension {} leave an image of {}", where, y.shape(d + 1), d + 1, image.shape(d + 1));
+    }
+    for (const plan::Operand *operand : {&image, &y})
+      if (!isFloat(static_cast<Type>(operand->type())) || operand->strides_size() != 0)
+        bad("{}: images are floats in row-major order", where);
+  }
+
+  // Image, filter and windows are the inputs and the output in the order of which of them is computed.
+  void checkConv(const std::string &where, const plan::Step &step, const plan::Conv &conv) {
+    checkCount(where, step, 2, 2, 1);
+    const plan::Operand &first = step.inputs(0), &second = step.inputs(1), &result = step.outputs(0);
+    const plan::Operand &image = step.has_conv_dgrad() ? result : first;
+    const plan::Operand &filter = step.has_conv_wgrad() ? result : second;
+    const plan::Operand &y = step.has_conv() ? result : step.has_conv_dgrad() ? first : second;
+    checkWindows(where, conv.window(), image, y);
+    const int last = image.shape_size() - 1;
+    const int64_t groups = conv.groups(), in = image.shape(last), out = y.shape(last);
+    bool fits = groups > 0 && in % groups == 0 && out % groups == 0 && filter.shape_size() == last + 1 &&
+                isFloat(static_cast<Type>(filter.type())) && filter.strides_size() == 0;
+    fits = fits && filter.shape(0) == out && filter.shape(last) == in / groups;
+    for (int d = 1; fits && d < last; ++d)
+      fits = filter.shape(d) == conv.window().size(d - 1);
+    if (!fits)
+      bad("{}: its filter does not fit {} and {} channels in {} groups", where, in, out, groups);
+  }
+
+  void checkPool(const std::string &where, const plan::Pool &pool, const plan::Operand &image, const plan::Operand &y,
+      const plan::Operand *tap) {
+    checkWindows(where, pool.window(), image, y);
+    const int last = image.shape_size() - 1;
+    if (image.shape(last) != y.shape(last))
+      bad("{}: {} channels became {}", where, image.shape(last), y.shape(last));
+    if (!tap)
+      return;
+    int64_t taps = 1;
+    for (int64_t size : pool.window().size())
+      taps *= size;
+    if (taps > 256 || tap->type() != plan::U8 || tap->strides_size() != 0 ||
+        !std::equal(tap->shape().begin(), tap->shape().end(), y.shape().begin(), y.shape().end()))
+      bad("{}: what it notes of its {} taps does not fit", where, taps);
   }
 
   void checkOperand(const plan::Program &program, const plan::Operand &operand, const std::string &where) {

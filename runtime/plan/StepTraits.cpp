@@ -1,5 +1,7 @@
 #include "runtime/plan/StepTraits.h"
 
+#include <algorithm>
+
 #include "runtime/core/Error.h"
 
 namespace msamp::runtime {
@@ -21,6 +23,17 @@ std::string matmulText(const plan::Step &step) {
                      c.shape(rank - 1), k, nameOf(typeOf(a)), nameOf(typeOf(b)), nameOf(typeOf(c)));
 }
 
+// Windows tell convolutions of like tensors apart.
+std::string convText(const plan::Step &step) {
+  const plan::Conv &conv = step.has_conv() ? step.conv() : step.has_conv_dgrad() ? step.conv_dgrad() : step.conv_wgrad();
+  std::string text = shapeText(conv.window().size());
+  if (std::ranges::any_of(conv.window().strides(), [](int64_t s) { return s > 1; }))
+    text += fmt::format(" by {}", shapeText(conv.window().strides()));
+  if (std::ranges::any_of(conv.window().dilations(), [](int64_t d) { return d > 1; }))
+    text += fmt::format(" dilated {}", shapeText(conv.window().dilations()));
+  return conv.groups() > 1 ? fmt::format("{} in {} groups", text, conv.groups()) : text;
+}
+
 // Of a class's flat space, on one of `ranks`.
 uint64_t updateBytes(const plan::Plan &plan, const plan::StateClass &state, unsigned ranks) {
   auto size = [](plan::Type type) { return static_cast<uint64_t>(sizeOf(static_cast<Type>(type))); };
@@ -37,6 +50,7 @@ uint64_t updateBytes(const plan::Plan &plan, const plan::StateClass &state, unsi
 StepKind kindOf(const plan::Step &step) {
   switch (step.kind_case()) {
   case plan::Step::kMatmul: return StepKind::Gemm;
+  case plan::Step::kConv: case plan::Step::kConvDgrad: case plan::Step::kConvWgrad: return StepKind::Convolution;
   case plan::Step::kAttention: case plan::Step::kAttentionGrad: return StepKind::Attention;
   case plan::Step::kGradNorm: case plan::Step::kUpdate: case plan::Step::kUpdateSites: return StepKind::Optimizer;
   case plan::Step::kExchange: case plan::Step::kGatherWeights: return StepKind::Collective;
@@ -53,6 +67,8 @@ std::string shapeOf(const plan::Plan &plan, const plan::Step &step) {
   if (step.has_matmul() && step.inputs_size() >= 2 && step.outputs_size() >= 1 && step.outputs(0).shape_size() >= 2)
     return matmulText(step);
   std::string text = step.has_launch() ? step.name() : fieldOf(step);
+  if (kindOf(step) == StepKind::Convolution)
+    text += " " + convText(step);
   if (step.has_update())
     return fmt::format("{} {}", text, plan.classes(static_cast<int>(step.update().state_class())).name());
   if (step.has_exchange())

@@ -10,10 +10,10 @@
 
 namespace msamp::runtime {
 
-enum class StepKind { Gemm, Attention, RowKernel, Optimizer, Collective };
-inline constexpr size_t stepKindCount = 5;
+enum class StepKind { Gemm, Convolution, Attention, RowKernel, Optimizer, Collective };
+inline constexpr size_t stepKindCount = 6;
 constexpr std::string_view nameOf(StepKind kind) {
-  constexpr std::string_view names[] = {"GEMM", "attention", "row kernels", "optimizer", "collectives"};
+  constexpr std::string_view names[] = {"GEMM", "convolution", "attention", "row kernels", "optimizer", "collectives"};
   return names[static_cast<size_t>(kind)];
 }
 

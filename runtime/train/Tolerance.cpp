@@ -13,7 +13,7 @@ namespace {
 struct Roundings {
   int bf16 = 0;       // steps that write BF16 or FP16, be it exactly
   int fp8 = 0;        // GEMMs of FP8 values
-  bool kinks = false; // a ReLU or the like among what is written narrow
+  bool kinks = false; // a ReLU, a pool or the like among what is written narrow
 };
 } // namespace
 
@@ -33,6 +33,8 @@ static Roundings countRoundings(const plan::Target &target, const std::string &p
       if (narrow && step.has_launch() && static_cast<int>(step.launch().kernel()) < target.kernels_size())
         count.kinks |=
             target.kernels(static_cast<int>(step.launch().kernel())).cluster().find("maximumf") != std::string::npos;
+      // Where two values of a window are nearer than their errors, its gradient may go to the other one.
+      count.kinks |= rounds && step.has_max_pool();
       count.fp8 += step.has_matmul() && step.matmul().fp8_values();
     }
   }

@@ -85,6 +85,7 @@ double timeOf(runtime::Device &gpu, const std::string &key, const std::function<
 void checkMatMul(Devices devices, Report &report);
 void checkAttention(Devices devices, Report &report);
 void checkScatter(Devices devices, Report &report);
+void checkWindows(Devices devices, Report &report);
 
 } // namespace msamp::test
 

@@ -1,4 +1,5 @@
-// msamp-ops-check: products, attention and scatter-adds of a GPU against those of the CPU, with their rates. One line a case.
+// msamp-ops-check: products, attention, scatter-adds, convolutions and pools of a GPU against those of the CPU, with their
+// rates. One line a case.
 #include <cstring>
 #include <memory>
 
@@ -33,6 +34,7 @@ int main(int argc, char **argv) {
     test::checkMatMul({*cpu, *gpu}, report);
     test::checkAttention({*cpu, *gpu}, report);
     test::checkScatter({*cpu, *gpu}, report);
+    test::checkWindows({*cpu, *gpu}, report);
     fmt::print("ops: {} checked, {} wrong\n", report.checked, report.wrong);
     return report.wrong == 0 ? 0 : 1;
   });

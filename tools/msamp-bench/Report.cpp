@@ -16,7 +16,8 @@ namespace {
 // The least time that the hardware needs for one of them; 0: no limit known.
 double leastSeconds(const KernelTime &kernel, Limits &limits) {
   switch (kernel.kind) {
-  case StepKind::Gemm: return static_cast<double>(kernel.flops) / limits.peak(kernel.operands);
+  case StepKind::Gemm: case StepKind::Convolution:
+    return static_cast<double>(kernel.flops) / limits.peak(kernel.operands);
   case StepKind::Attention: return static_cast<double>(kernel.flops) / limits.peak(Type::BF16);
   case StepKind::RowKernel: case StepKind::Optimizer: return limits.copySeconds(kernel.bytes);
   case StepKind::Collective: return 0;
@@ -51,7 +52,7 @@ std::string rate(const Json &entry) {
   if (kind == "gaps" || !entry.contains("tflops"))
     return "";
   const double tflops = entry["tflops"], bytes = entry["gb_per_second"];
-  if (kind == nameOf(StepKind::Gemm) || kind == nameOf(StepKind::Attention))
+  if (kind == nameOf(StepKind::Gemm) || kind == nameOf(StepKind::Convolution) || kind == nameOf(StepKind::Attention))
     return fmt::format("{:.4g} TFLOP/s", tflops);
   return fmt::format("{:.4g} GB/s", bytes);
 }

@@ -1,5 +1,7 @@
 #include "runtime/device/cpu/CpuDevice.h"
 
+#include "runtime/device/cpu/Convolution.h"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>

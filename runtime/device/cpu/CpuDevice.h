@@ -2,6 +2,7 @@
 #ifndef MSAMP_RUNTIME_DEVICE_CPU_CPUDEVICE_H
 #define MSAMP_RUNTIME_DEVICE_CPU_CPUDEVICE_H
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ private:
   float *data_ = nullptr;
   size_t capacity_ = 0;
 };
+
+class Convolutions;
 
 class CpuDevice final : public Device {
 public:
@@ -58,6 +61,8 @@ public:
   void matmul(const MatMulArgs &args) override;
   void attention(const AttentionArgs &args) override;
   void attentionGrad(const AttentionArgs &args) override;
+  void conv(const ConvArgs &args) override;
+  void pool(const PoolArgs &args) override;
   void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override;
   void gather(const Tensor &table, const Tensor &indices, unsigned axis, const Tensor &result) override;
   void copy(const Tensor &source, const Tensor &destination) override;
@@ -90,6 +95,7 @@ private:
   void *library_ = nullptr;
   std::vector<Kernel> kernels_;
   std::vector<ChunkFunction> updates_;
+  std::unique_ptr<Convolutions> convolutions_; // from the first one on
 };
 
 } // namespace msamp::runtime::cpu

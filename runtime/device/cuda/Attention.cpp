@@ -59,12 +59,12 @@ void launchRows(CUstream stream, Module &module, const char *symbol, int64_t row
 
 } // namespace
 
-Attention::Attention(CUstream stream, Scratch &scratch, AttentionOptions options)
-    : stream_(stream), scratch_(scratch), options_(options), cudnn_(stream, scratch, options) {}
+Attention::Attention(CUstream stream, Scratch &scratch, Cudnn &cudnn, AttentionOptions options)
+    : stream_(stream), scratch_(scratch), options_(options), cudnn_(cudnn, scratch, options) {}
 
 bool Attention::forLibrary(const AttentionArgs &args) {
   const Type type = args.q.type;
-  return options_.library && CudnnAttention::builtIn() && (type == Type::BF16 || type == Type::F16) &&
+  return options_.library && Cudnn::builtIn() && (type == Type::BF16 || type == Type::F16) &&
          args.k.type == type && args.v.type == type && args.o.type == type && args.q.elements() > 0 &&
          args.k.elements() > 0 && args.v.elements() > 0;
 }

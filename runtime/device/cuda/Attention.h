@@ -11,7 +11,7 @@ namespace msamp::runtime::cuda {
 
 class Attention {
 public:
-  Attention(CUstream stream, Scratch &scratch, AttentionOptions options = {});
+  Attention(CUstream stream, Scratch &scratch, Cudnn &cudnn, AttentionOptions options = {});
 
   // Enqueue; all pointers are in device memory. The first call of a shape may build, allocate and wait; while the
   // stream is captured nothing of that happens.

@@ -58,7 +58,8 @@ CudaDevice::CudaDevice(const DeviceOptions &options)
     : context_(options.index), pool_(options.threads > 0 ? options.threads : 1), scratch_(context_.stream),
       control_(msampFatbinStepControl, "of a step's control"), tensors_(msampFatbinTensors, "for tensors"),
       matmul_(context_.device, context_.stream, scratch_, {.tuningFile = MatMulTuning::fileIn(options.cacheFolder)}),
-      attention_(context_.stream, scratch_, {.deterministic = options.deterministic}) {}
+      cudnn_(context_.stream), attention_(context_.stream, scratch_, cudnn_, {.deterministic = options.deterministic}),
+      convolution_(context_.stream, scratch_, cudnn_, windows_) {}
 
 CudaDevice::~CudaDevice() {
   const Driver &driver = Driver::get();

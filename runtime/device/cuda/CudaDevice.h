@@ -11,6 +11,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "runtime/device/cuda/Attention.h"
+#include "runtime/device/cuda/Convolution.h"
 #include "runtime/device/cuda/MatMul.h"
 #include "runtime/device/cuda/Module.h"
 #include "runtime/device/cuda/Scratch.h"
@@ -76,6 +77,8 @@ public:
   void matmul(const MatMulArgs &args) override { matmul_.run(args); }
   void attention(const AttentionArgs &args) override { attention_.forward(args); }
   void attentionGrad(const AttentionArgs &args) override { attention_.backward(args); }
+  void conv(const ConvArgs &args) override { convolution_.run(args); }
+  void pool(const PoolArgs &args) override;
   void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override;
   void gather(const Tensor &table, const Tensor &indices, unsigned axis, const Tensor &result) override;
   void copy(const Tensor &source, const Tensor &destination) override;
@@ -115,7 +118,10 @@ private:
   Scratch scratch_;
   Module control_, tensors_;
   MatMul matmul_;
+  Cudnn cudnn_;
   Attention attention_;
+  Module windows_; // loaded when it is first needed
+  Convolution convolution_;
   Module kernelModule_;
   std::vector<std::vector<Entry>> kernels_;
   std::vector<std::pair<Entry, unsigned>> updates_; // and blocks a CTA

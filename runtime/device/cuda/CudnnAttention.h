@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cuda/Cudnn.h"
 #include "runtime/device/cuda/Scratch.h"
 
 namespace msamp::runtime::cuda {
@@ -21,11 +22,9 @@ struct AttentionOptions {
 
 class CudnnAttention {
 public:
-  CudnnAttention(CUstream stream, Scratch &scratch, const AttentionOptions &options);
+  CudnnAttention(Cudnn &cudnn, Scratch &scratch, const AttentionOptions &options);
   ~CudnnAttention();
 
-  // Whether this program was built with cuDNN's headers.
-  static bool builtIn();
   // False where cuDNN does not take the shape; `refusal` says why, for people. Error 75 if the library is not here.
   bool forward(const AttentionArgs &args);
   bool backward(const AttentionArgs &args);

@@ -88,6 +88,8 @@ public:
   }
   void attention(const AttentionArgs &args) override { device.attention(args); }
   void attentionGrad(const AttentionArgs &args) override { device.attentionGrad(args); }
+  void conv(const ConvArgs &args) override { device.conv(args); }
+  void pool(const PoolArgs &args) override { device.pool(args); }
   void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override {
     device.scatterAdd(updates, indices, table);
   }

@@ -97,7 +97,7 @@ TEST_F(BadPlan, AnotherMajorVersionIsRefused) {
   for (size_t i = 0; i < hex.size(); i += 2)
     digest.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   writeFile(folder.path() / "plan.pb", bytes.substr(0, bytes.size() - 32) + digest);
-  expectError(65, "version 9.0 of the plan format", [&] { loadPlan(folder.path()); });
+  expectError(65, "version 9.1 of the plan format", [&] { loadPlan(folder.path()); });
 }
 
 TEST_F(BadPlan, StepsAreChecked) {
@@ -121,6 +121,65 @@ TEST_F(BadPlan, TargetsAreChecked) {
   expect("target sm_90a: has 0 launches of updates", [](plan::Plan &p) { p.add_targets()->set_name("sm_90a"); });
   expect("target sm_90a: kernel test_loss: has 0 entry points", [](plan::Plan &p) { p.mutable_targets(0)->set_name("sm_90a"); });
   expect("target cpu: program", [](plan::Plan &p) { program(p).mutable_steps(0)->clear_kind(); });
+}
+
+TEST_F(BadPlan, WindowsAreChecked) {
+  // A step over x [1, 6, 2], filter [4, 3, 2], y [1, 4, 4], all in one buffer; then something about it is changed.
+  auto steps = [](plan::Plan &p, auto &&change) {
+    plan::Program &program = *p.mutable_programs(0);
+    program.mutable_buffers(0)->set_bytes(256);
+    program.set_arena_bytes(program.arena_bytes() + 256);
+    plan::Step &step = *program.add_steps();
+    auto add = [&](plan::Operand *operand, std::initializer_list<int64_t> shape, plan::Type type = plan::F32) {
+      operand->set_kind(plan::Operand::BUFFER);
+      operand->set_type(type);
+      for (int64_t extent : shape)
+        operand->add_shape(extent);
+    };
+    auto fill = [](plan::Window &window) {
+      window.add_size(3);
+      for (auto *list : {window.mutable_strides(), window.mutable_dilations()})
+        list->Add(1);
+      for (auto *list : {window.mutable_low(), window.mutable_high()})
+        list->Add(0);
+    };
+    change(step, add, fill);
+  };
+  auto conv = [&](const std::string &part, auto &&change) {
+    expect(part, [&](plan::Plan &p) {
+      steps(p, [&](plan::Step &step, auto &&add, auto &&fill) {
+        fill(*step.mutable_conv()->mutable_window());
+        step.mutable_conv()->set_groups(1);
+        add(step.add_inputs(), {1, 6, 2});
+        add(step.add_inputs(), {4, 3, 2});
+        add(step.add_outputs(), {1, 4, 4});
+        change(step);
+      });
+    });
+  };
+  conv("which its kind does not take", [](plan::Step &s) { s.mutable_inputs()->RemoveLast(); });
+  conv("does not fit its operands", [](plan::Step &s) { s.mutable_conv()->mutable_window()->add_low(0); });
+  conv("does not fit its operands", [](plan::Step &s) { s.mutable_conv()->clear_window(); });
+  conv("impossible window along dimension 1", [](plan::Step &s) { s.mutable_conv()->mutable_window()->set_strides(0, 0); });
+  conv("7 windows along dimension 1 leave an image of 6", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(1, 7); });
+  conv("its filter does not fit 2 and 4 channels in 1 groups", [](plan::Step &s) { s.mutable_inputs(1)->set_shape(2, 3); });
+  conv("in 0 groups", [](plan::Step &s) { s.mutable_conv()->set_groups(0); });
+  conv("floats in row-major order", [](plan::Step &s) { s.mutable_inputs(0)->set_type(plan::I32); });
+  auto pool = [&](const std::string &part, auto &&change) {
+    expect(part, [&](plan::Plan &p) {
+      steps(p, [&](plan::Step &step, auto &&add, auto &&fill) {
+        fill(*step.mutable_max_pool()->mutable_window());
+        add(step.add_inputs(), {1, 6, 2});
+        add(step.add_outputs(), {1, 4, 2});
+        add(step.add_outputs(), {1, 4, 2}, plan::U8);
+        change(step);
+      });
+    });
+  };
+  pool("which its kind does not take", [](plan::Step &s) { s.mutable_outputs()->RemoveLast(); });
+  pool("2 channels became 1", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(2, 1); });
+  pool("what it notes of its 3 taps", [](plan::Step &s) { s.mutable_outputs(1)->set_type(plan::I8); });
+  pool("what it notes of its 3 taps", [](plan::Step &s) { s.mutable_outputs(1)->set_shape(1, 3); });
 }
 
 TEST_F(BadPlan, StateIsChecked) {

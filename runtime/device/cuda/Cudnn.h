@@ -1,0 +1,30 @@
+// cuDNN as all steps of a device share it: loaded and opened when the first of them needs it.
+#ifndef MSAMP_RUNTIME_DEVICE_CUDA_CUDNN_H
+#define MSAMP_RUNTIME_DEVICE_CUDA_CUDNN_H
+
+#include "runtime/device/cuda/Driver.h"
+
+struct cudnnContext;
+
+namespace msamp::runtime::cuda {
+
+class Cudnn {
+public:
+  explicit Cudnn(CUstream stream) : stream_(stream) {}
+  ~Cudnn();
+  Cudnn(const Cudnn &) = delete;
+  Cudnn &operator=(const Cudnn &) = delete;
+
+  // Whether this program was built with cuDNN's headers.
+  static bool builtIn();
+  // Its work goes to the stream. Error 75 if the library is not here, or does not fit the GPU or its driver.
+  cudnnContext *handle();
+
+private:
+  CUstream stream_;
+  cudnnContext *handle_ = nullptr;
+};
+
+} // namespace msamp::runtime::cuda
+
+#endif
