@@ -4,7 +4,7 @@ import re
 import common
 
 MODELS = ["gpt_bytes", "gpt2.dynamo", "gpt2.dynamo23", "gpt2.dynamo_dyn", "llama.dynamo", "llama.dynamo23",
-          "llama.dynamo_dyn", "opt.dynamo", "opt.legacy17", "bloom.legacy17"]
+          "llama.dynamo_dyn", "opt.dynamo", "opt.legacy17", "bloom.legacy17", "resnet.dynamo"]
 TWINS = {"opt.legacy17": ("m.model.decoder.embed_tokens.weight", "onnx::MatMul_420"), "bloom.legacy17": None}
 
 

@@ -1,0 +1,126 @@
+"""A small network with every kind of window: outputs and gradients of each parameter are those of NumPy in FP64, whose gradients
+are differences of losses; at every level it trains."""
+import numpy as np
+
+import common
+import onnx_writer as ox
+
+t = common.Context()
+rng = np.random.default_rng(0)
+BATCH, CLASSES, EPS = 3, 7, 1e-5
+
+
+def normal(*shape):
+    return rng.normal(0, 1 / np.sqrt(max(1, np.prod(shape[1:]))), shape).astype(np.float32)
+
+
+weights = {
+    "stem.weight": normal(8, 3, 3, 3), "stem.bias": normal(8), "stem.norm.scale": 1 + normal(8) / 9, "stem.norm.shift": normal(8),
+    "depthwise.weight": normal(8, 1, 3, 3), "grouped.weight": normal(6, 4, 2, 2), "grouped.bias": normal(6),
+    "up.weight": normal(6, 4, 3, 2), "up.bias": normal(4), "up.norm.scale": 1 + normal(4) / 9, "up.norm.shift": normal(4),
+    "mix.weight": normal(5, 4, 1, 1), "head.weight": normal(CLASSES, 5), "head.bias": normal(CLASSES)}
+statistics = {"stem.norm.mean": normal(8), "stem.norm.var": 1 + abs(normal(8)), "up.norm.mean": normal(4), "up.norm.var": 1 + abs(normal(4))}
+nodes = [
+    ox.node("Conv", ["x", "stem.weight", "stem.bias"], ["s0"], strides=[2, 2], pads=[1, 0, 1, 2]),
+    ox.node("BatchNormalization", ["s0", "stem.norm.scale", "stem.norm.shift", "stem.norm.mean", "stem.norm.var"],
+            ["s1", "running_mean", "running_var"], training_mode=1),
+    ox.node("Relu", ["s1"], ["s2"]),
+    ox.node("Conv", ["s2", "depthwise.weight"], ["d"], group=8, auto_pad="SAME_UPPER"),
+    ox.node("Conv", ["d", "grouped.weight", "grouped.bias"], ["g0"], group=2, dilations=[2, 2], pads=[1, 1, 1, 1]),
+    ox.node("Tanh", ["g0"], ["g1"]),
+    ox.node("MaxPool", ["g1"], ["m"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
+    ox.node("ConvTranspose", ["m", "up.weight", "up.bias"], ["u0"], strides=[2, 1], pads=[1, 0, 1, 0], output_padding=[1, 0]),
+    ox.node("BatchNormalization", ["u0", "up.norm.scale", "up.norm.shift", "up.norm.mean", "up.norm.var"], ["u1"]),
+    ox.node("AveragePool", ["u1"], ["a"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 1, 1, 0]),
+    ox.node("Conv", ["a", "mix.weight"], ["c"]),
+    ox.node("GlobalAveragePool", ["c"], ["p"]),
+    ox.node("Flatten", ["p"], ["f"]),
+    ox.node("Gemm", ["f", "head.weight", "head.bias"], ["logits"], transB=1)]
+
+
+def taps(x, size, strides, low, high, dilations, fill=0.0):
+    """Of each window one tap after the other, as images."""
+    x = np.pad(x, ((0, 0), (0, 0), (low[0], high[0]), (low[1], high[1])), constant_values=fill)
+    counts = [(x.shape[2 + d] - (size[d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in range(2)]
+    for i in range(size[0]):
+        for j in range(size[1]):
+            a, b = i * dilations[0], j * dilations[1]
+            yield i, j, x[:, :, a:a + (counts[0] - 1) * strides[0] + 1:strides[0], b:b + (counts[1] - 1) * strides[1] + 1:strides[1]]
+
+
+def conv(x, w, strides=(1, 1), low=(0, 0), high=(0, 0), dilations=(1, 1), groups=1):
+    n, out = x.shape[0], w.shape[0] // groups
+    y = 0
+    for i, j, part in taps(x, w.shape[2:], strides, low, high, dilations):
+        grouped = part.reshape(n, groups, -1, *part.shape[2:])
+        y = y + np.einsum("ngchw,goc->ngohw", grouped, w[:, :, i, j].reshape(groups, out, -1))
+    return y.reshape(n, groups * out, *y.shape[3:])
+
+
+def normalise(x, mean, var, scale, shift):
+    c = (1, -1, 1, 1)
+    return (x - mean.reshape(c)) / np.sqrt(var.reshape(c) + EPS) * scale.reshape(c) + shift.reshape(c)
+
+
+def forward(w, x):
+    y = conv(x, w["stem.weight"], (2, 2), (1, 0), (1, 2)) + w["stem.bias"].reshape(1, -1, 1, 1)
+    y = normalise(y, y.mean((0, 2, 3)), y.var((0, 2, 3)), w["stem.norm.scale"], w["stem.norm.shift"])
+    y = conv(np.maximum(y, 0), w["depthwise.weight"], low=(1, 1), high=(1, 1), groups=8)
+    y = np.tanh(conv(y, w["grouped.weight"], low=(1, 1), high=(1, 1), dilations=(2, 2), groups=2) + w["grouped.bias"].reshape(1, -1, 1, 1))
+    # 6 x 5 positions: the last of four windows begins at 5 and leaves the padding.
+    y = np.max([part for _, _, part in taps(y, (3, 3), (2, 2), (1, 1), (2, 1), (1, 1), -np.inf)], axis=0)
+    # The transpose: zeros between the positions, the filter turned around.
+    spread = np.zeros((*y.shape[:2], 2 * y.shape[2] - 1, y.shape[3]))
+    spread[:, :, ::2] = y
+    turned = w["up.weight"].transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+    y = conv(spread, turned, low=(1, 1), high=(2, 1)) + w["up.bias"].reshape(1, -1, 1, 1)
+    y = normalise(y, statistics["up.norm.mean"], statistics["up.norm.var"], w["up.norm.scale"], w["up.norm.shift"])
+    window = ((3, 2), (2, 1), (1, 1), (1, 0), (1, 1))
+    y = sum(part for _, _, part in taps(y, *window)) / sum(part for _, _, part in taps(np.ones_like(y), *window))
+    return conv(y, w["mix.weight"]).mean((2, 3)) @ w["head.weight"].T + w["head.bias"]
+
+
+def loss(w, x, labels):
+    logits = forward(w, x)
+    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
+
+
+def gradients(w, x, labels, step=1e-5):
+    w = {k: v.astype(np.float64) for k, v in w.items()}
+    result = {}
+    for name, values in w.items():
+        grad = np.zeros_like(values)
+        for i in np.ndindex(values.shape):
+            kept = values[i]
+            values[i] = kept + step
+            above = loss(w, x, labels)
+            values[i] = kept - step
+            grad[i] = (above - loss(w, x, labels)) / (2 * step)
+            values[i] = kept
+        result[f"grad.{name}"] = grad.astype(np.float32)
+    return result
+
+
+x = rng.normal(0, 1, (BATCH, 3, 11, 10)).astype(np.float32)
+labels = np.array([1, 5, 3], np.int64)
+reference = t.work / "ref.safetensors"
+common.write_safetensors(reference, {
+    "in.x": x, "in.labels": labels, "out.logits": forward(weights, x.astype(np.float64)).astype(np.float32),
+    "out.loss": np.array([loss(weights, x.astype(np.float64), labels)], np.float32), **gradients(weights, x.astype(np.float64), labels)})
+model = t.work / "convnet.onnx"
+model.write_bytes(ox.model(nodes, [ox.value("x", ox.FLOAT, x.shape)], [ox.value("logits", ox.FLOAT, [BATCH, CLASSES])],
+                           [ox.tensor(k, v) for k, v in {**weights, **statistics}.items()]))
+samples = t.work / "samples.safetensors"
+common.write_safetensors(samples, {"x": x, "labels": labels})
+
+for level in ("fp32", "bf16", "O1", "O2", "O3"):
+    plan = t.compile(model, f"plan-{level}", "--level", level)
+    done = t.run("msamp-run", plan, "--check", reference, expect=None)
+    worst = next((line for line in done.stdout.splitlines() if line.startswith(("grad.", "out."))), done.stderr.strip())
+    t.expect(done.returncode == 0, f"{level}: check; worst: {' '.join(worst.split())}")
+    if done.returncode != 0:
+        print(done.stdout[-4000:])
+    rows = t.train(plan, f"log-{level}", "--steps", 60, "--lr", "2e-2", "--seed", 1, data=samples)
+    losses = common.losses(rows)
+    t.expect(losses[-1] < 0.3 * losses[0], f"{level}: the loss falls from {losses[0]:.3f} to {losses[-1]:.3f}")
+t.finish()
