@@ -6,11 +6,11 @@
 
 msamp.parameter @f : tensor<8x3x3x3xf32> filter {trained = true}
 
-// CHECK: msamp.parameter @f {{.*}} state_class = {{.*}}plain
+// CHECK: msamp.parameter @f {{.*}}state_class = 0 : i32
 // CHECK-LABEL: func.func @step
+// CHECK: %[[X:.*]] = arith.truncf %arg0
 // CHECK: %[[F:.*]] = msamp.get @f : tensor<8x3x3x3xbf16>
 // CHECK: %[[T:.*]] = msamp.transpose %[[F]] {{.*}} : tensor<8x3x3x3xbf16>
-// CHECK: %[[X:.*]] = arith.truncf %arg0
 // CHECK: %[[Y:.*]] = msamp.conv %[[X]], %[[T]] {{.*}} -> tensor<2x8x8x8xbf16>
 // CHECK: msamp.max_pool {{.*}} : tensor<2x8x8x8xbf16> -> tensor<2x4x4x8xbf16>, tensor<2x4x4x8xui8>
 // CHECK: msamp.max_pool_grad {{.*}} : tensor<2x4x4x8xbf16>, tensor<2x4x4x8xui8> -> tensor<2x8x8x8xbf16>

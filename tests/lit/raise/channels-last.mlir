@@ -7,7 +7,7 @@
 // CHECK: %[[Y:.*]] = msamp.conv %[[X]], %arg1
 // CHECK: %[[S:.*]] = msamp.broadcast %arg3 dims = [3] : tensor<4xf32> -> tensor<2x8x8x4xf32>
 // CHECK: %[[N:.*]] = arith.mulf %[[Y]], %[[S]]
-// CHECK: %[[A:.*]] = arith.addf %[[N]], %[[X]]
+// CHECK: %[[A:.*]] = arith.addf %[[N]], %[[Y]]
 // CHECK: %[[M:.*]], %{{.*}} = msamp.max_pool %[[A]]
 // CHECK: %[[P:.*]] = msamp.pad %[[M]] low = [0, 1, 0, 0]
 // CHECK: %[[Z:.*]] = msamp.conv %[[P]], %arg2
@@ -21,8 +21,7 @@ func.func @block(%x: tensor<2x4x8x8xf32>, %f: tensor<4x3x3x4xf32>, %g: tensor<4x
   %2 = msamp.transpose %1 perm = [0, 3, 1, 2] : tensor<2x8x8x4xf32> -> tensor<2x4x8x8xf32>
   %3 = msamp.broadcast %s dims = [1] : tensor<4xf32> -> tensor<2x4x8x8xf32>
   %4 = arith.mulf %2, %3 : tensor<2x4x8x8xf32>
-  %back = msamp.transpose %0 perm = [0, 3, 1, 2] : tensor<2x8x8x4xf32> -> tensor<2x4x8x8xf32>
-  %5 = arith.addf %4, %back : tensor<2x4x8x8xf32>
+  %5 = arith.addf %4, %2 : tensor<2x4x8x8xf32>
   %6 = msamp.transpose %5 perm = [0, 2, 3, 1] : tensor<2x4x8x8xf32> -> tensor<2x8x8x4xf32>
   %7, %tap = msamp.max_pool %6 <[3, 3] by [2, 2] low [1, 1] high [1, 1] dilated [1, 1]>
       : tensor<2x8x8x4xf32> -> tensor<2x4x4x4xf32>, tensor<2x4x4x4xui8>

@@ -8,12 +8,12 @@ msamp.parameter @f : tensor<8x3x3x3xf32> filter {trained = true}
 // CHECK-DAG: %[[X:.*]] = plan.place input "x" : memref<2x8x8x3xf32>
 // CHECK-DAG: %[[W:.*]] = plan.place weight "f" : memref<8x3x3x3xf32>
 // CHECK-DAG: %[[TURNED:.*]] = plan.view %[[W]] at 0 : memref<8x3x3x3xf32> -> memref<8x3x3x3xf32, strided<[27, 3, 1, 9]>>
-// CHECK:      plan.copy(%[[TURNED]]) writes(%[[F:.*]]) {{.*}}memref<8x3x3x3xf32
-// CHECK-NEXT: plan.conv #msamp.window<[3, 3] by [2, 2] low [1, 1] high [0, 0] dilated [1, 1]> groups 1(%[[X]], %[[F]]) writes(%[[Y:.*]]) {bytes = {{.*}}, flops = 13824 : i64}
-// CHECK-NEXT: plan.max_pool {{.*}}(%[[Y]]) writes(%[[M:.*]], %[[TAP:.*]]) {{.*}} -> (memref<2x2x2x8xf32>, memref<2x2x2x8xui8>)
+// CHECK:      plan.copy(%[[TURNED]]) writes(%[[F:[0-9]+]]) {{.*}}memref<8x3x3x3xf32
+// CHECK-NEXT: plan.conv <[3, 3] by[2, 2] low[1, 1] high[0, 0] dilated[1, 1]> groups 1(%[[X]], %[[F]]) writes(%[[Y:[0-9]+]]) {bytes = {{.*}}, flops = 13824 : i64}
+// CHECK-NEXT: plan.max_pool {{.*}}(%[[Y]]) writes(%[[M:[0-9]+]], %[[TAP:[0-9]+]]) {{.*}} -> (memref<2x2x2x8xf32>, memref<2x2x2x8xui8>)
 // CHECK-NEXT: plan.avg_pool {{.*}}(%[[M]]) writes(%{{.*}}) {{.*}}count_padding
 // CHECK-NEXT: plan.avg_pool_grad {{.*}}count_padding
-// CHECK-NEXT: plan.max_pool_grad {{.*}}(%{{.*}}, %[[TAP]]) writes(%[[DY:.*]])
+// CHECK-NEXT: plan.max_pool_grad {{.*}}(%{{.*}}, %[[TAP]]) writes(%[[DY:[0-9]+]])
 // CHECK-NEXT: plan.conv_wgrad {{.*}}(%[[X]], %[[DY]]) {{.*}}flops = 13824 : i64
 // CHECK-NEXT: plan.conv_dgrad {{.*}}(%[[DY]], %[[F]]) {{.*}}flops = 13824 : i64
 // CHECK-NEXT: plan.copy({{.*}}strided<[27, 1, 9, 3]>

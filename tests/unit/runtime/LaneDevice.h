@@ -131,6 +131,12 @@ public:
   void attentionGrad(const runtime::AttentionArgs &args) override {
     compute([=, this] { inner_.attentionGrad(args); });
   }
+  void conv(const runtime::ConvArgs &args) override {
+    compute([=, this] { inner_.conv(args); });
+  }
+  void pool(const runtime::PoolArgs &args) override {
+    compute([=, this] { inner_.pool(args); });
+  }
   void scatterAdd(const Tensor &updates, const Tensor &indices, const Tensor &table) override {
     compute([=, this] { inner_.scatterAdd(updates, indices, table); });
   }

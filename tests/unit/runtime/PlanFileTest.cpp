@@ -126,10 +126,7 @@ TEST_F(BadPlan, TargetsAreChecked) {
 TEST_F(BadPlan, WindowsAreChecked) {
   // A step over x [1, 6, 2], filter [4, 3, 2], y [1, 4, 4], all in one buffer; then something about it is changed.
   auto steps = [](plan::Plan &p, auto &&change) {
-    plan::Program &program = *p.mutable_programs(0);
-    program.mutable_buffers(0)->set_bytes(256);
-    program.set_arena_bytes(program.arena_bytes() + 256);
-    plan::Step &step = *program.add_steps();
+    plan::Step &step = *program(p).add_steps();
     auto add = [&](plan::Operand *operand, std::initializer_list<int64_t> shape, plan::Type type = plan::F32) {
       operand->set_kind(plan::Operand::BUFFER);
       operand->set_type(type);
