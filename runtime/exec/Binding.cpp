@@ -169,6 +169,11 @@ void ExecutorImpl::bind(BoundProgram &program) {
       scalars(step.store_grad_scale().parameters());
     program.steps.push_back(std::move(bound));
   }
+  for (const BoundStep &step : program.steps) {
+    program.due[1].push_back(&step);
+    if (step.step->when() == plan::Step::ALWAYS)
+      program.due[0].push_back(&step);
+  }
 }
 
 RoleBytes ExecutorImpl::memory() const {

@@ -67,10 +67,7 @@ void ExecutorImpl::run(BoundProgram &program, Turn turn, LossUse use) {
   // All that the calls below depend on.
   const std::string key = fmt::format("{}{}{}{}{}{}", program.program->name(), first, turn.firstMicroBatch, turn.lastMicroBatch,
       static_cast<int>(use), profiling_);
-  std::vector<const BoundStep *> steps;
-  for (const BoundStep &step : program.steps)
-    if (step.step->when() == plan::Step::ALWAYS || first)
-      steps.push_back(&step);
+  const std::vector<const BoundStep *> &steps = program.due[first];
   const auto begin = std::chrono::steady_clock::now();
   const auto count = static_cast<unsigned>(steps.size());
   device_.sequence(key, [&] {

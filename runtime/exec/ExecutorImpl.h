@@ -2,6 +2,7 @@
 #ifndef MSAMP_RUNTIME_EXEC_EXECUTORIMPL_H
 #define MSAMP_RUNTIME_EXEC_EXECUTORIMPL_H
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -31,6 +32,7 @@ struct BoundProgram {
   std::byte *outputs = nullptr; // area of the program's outputs
   size_t outputBytes = 0;
   std::vector<BoundStep> steps;
+  std::array<std::vector<const BoundStep *>, 2> due; // of a turn; [1]: of one before the sites have a history
 };
 
 class ExecutorImpl final : public Executor {

@@ -175,10 +175,15 @@ private:
     if (grouped_)
       return body();
     throwIfFailed();
-    grouped_ = true;
     cuda::launch(stream_, module_.function("msampMark"), 1, 1, 1, 0, marks_.began);
     check(Nccl::get().ncclGroupStart(), "ncclGroupStart");
-    body();
+    grouped_ = true;
+    try {
+      body();
+    } catch (...) {
+      grouped_ = false; // the next call is to see that this one failed, not to join it
+      throw;
+    }
     grouped_ = false;
     check(Nccl::get().ncclGroupEnd(), "ncclGroupEnd");
     cuda::launch(stream_, module_.function("msampMark"), 1, 1, 1, 0, marks_.ended);

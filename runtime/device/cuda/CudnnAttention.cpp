@@ -79,12 +79,12 @@ struct CudnnAttention::Impl {
       : cudnn(cudnn), scratch(scratch), options(options) {}
 
   Built finish(std::shared_ptr<fe::graph::Graph> graph, int64_t batches) {
-    return {buildGraph(cudnn.handle(), std::move(graph), {fe::HeurMode_t::A}), batches};
+    return {buildGraph(cudnn, std::move(graph), {fe::HeurMode_t::A}), batches};
   }
 
   Built buildForward(const AttentionArgs &args) {
     const int64_t batches = args.q.shape[0];
-    auto graph = emptyGraph(args.q.type);
+    auto graph = emptyGraph(cudnn, args.q.type);
     auto q = graph->tensor(heads(args.q, Q, batches)), k = graph->tensor(heads(args.k, K, batches)),
          v = graph->tensor(heads(args.v, V, batches));
     auto attributes = fe::graph::SDPA_attributes()
@@ -116,7 +116,7 @@ struct CudnnAttention::Impl {
       while (batches > 1 &&
              (all % batches != 0 || static_cast<size_t>(batches) * perEntry > options.deterministicBytes))
         --batches;
-    auto graph = emptyGraph(args.q.type);
+    auto graph = emptyGraph(cudnn, args.q.type);
     auto tensor = [&](const Tensor &t, Id id) { return graph->tensor(heads(t, id, batches)); };
     auto q = tensor(args.q, Q), k = tensor(args.k, K), v = tensor(args.v, V), o = tensor(args.o, O),
          dO = tensor(args.dO, DO);

@@ -68,7 +68,7 @@ struct CudnnConvolution::Impl {
 
   BuiltGraph build(const ConvArgs &args) {
     using Note = fe::NumericalNote_t;
-    auto graph = emptyGraph(args.y.type);
+    auto graph = emptyGraph(cudnn, args.y.type);
     const auto x = channelsLast(args.x, X), filter = channelsLast(args.filter, Filter), y = channelsLast(args.y, Y);
     auto computed = [](auto result, const fe::graph::Tensor_attributes &wanted) {
       result->set_output(true)
@@ -93,7 +93,7 @@ struct CudnnConvolution::Impl {
     if (args.x.type == Type::F32)
       without.insert(without.end(), {Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
                                      Note::WINOGRAD, Note::FFT});
-    return buildGraph(cudnn.handle(), std::move(graph), {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}, without);
+    return buildGraph(cudnn, std::move(graph), {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}, without);
   }
 };
 

@@ -14,6 +14,7 @@
 #include <cudnn_frontend.h>
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cuda/Cudnn.h"
 
 namespace msamp::runtime::cuda {
 
@@ -48,7 +49,9 @@ struct BuiltGraph {
   std::string refusal;
 };
 
-inline std::shared_ptr<fe::graph::Graph> emptyGraph(Type type) {
+// The library is open then: a graph asks it for its version while operations are added.
+inline std::shared_ptr<fe::graph::Graph> emptyGraph(Cudnn &cudnn, Type type) {
+  cudnn.handle();
   auto graph = std::make_shared<fe::graph::Graph>();
   graph->set_io_data_type(dataType(type))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -57,7 +60,7 @@ inline std::shared_ptr<fe::graph::Graph> emptyGraph(Type type) {
 }
 
 // Chooses among the plans of the heuristic's modes those without any of the numerical notes.
-inline BuiltGraph buildGraph(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph,
+inline BuiltGraph buildGraph(Cudnn &cudnn, std::shared_ptr<fe::graph::Graph> graph,
                              const std::vector<fe::HeurMode_t> &modes,
                              const std::vector<fe::NumericalNote_t> &without = {}) {
   BuiltGraph built;
@@ -65,7 +68,7 @@ inline BuiltGraph buildGraph(cudnnHandle_t handle, std::shared_ptr<fe::graph::Gr
     int64_t workspace = 0;
     fe::error_t status = graph->validate();
     if (status.is_good())
-      status = graph->build_operation_graph(handle);
+      status = graph->build_operation_graph(cudnn.handle());
     if (status.is_good())
       status = graph->create_execution_plans(modes);
     if (status.is_good() && !without.empty())
