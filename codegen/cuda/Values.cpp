@@ -228,7 +228,8 @@ Value Values::scalar(Row &row, Value v) {
   Operation *op = definition(v);
   if (isSplat(op))
     return emitSplat(k.b, op, 0);
-  bool everywhere = s.domain.leaves.lookup(v).empty();
+  // Without loops and without a reduction of rows before it: of a single row such a reduction is a value without leaves, too.
+  bool everywhere = s.domain.leaves.lookup(v).empty() && s.domain.stage.lookup(v) == 0;
   auto &cache = everywhere ? constants : row.scalars;
   if (auto it = cache.find(v); it != cache.end())
     return it->second;
