@@ -111,27 +111,11 @@ private:
       return;
     OwningOpRef<ModuleOp> shared = std::move(branches[0].module);
     branches.clear();
-    if (llvm::any_of(options.targets, [](const std::string &target) { return target != "cpu"; }))
-      checkBlocks(*shared);
     for (const std::string &target : options.targets) {
       bool last = branches.size() + 1 == options.targets.size();
       branches.push_back({target, last ? std::move(shared) : OwningOpRef<ModuleOp>(shared->clone())});
       (*branches.back().module)->setAttr("msamp.target", StringAttr::get(&context, target));
     }
-  }
-
-  // Blocks of 128 values that a sum does not fill, padded before they are quantised: GPUs' plans of them are not right.
-  void checkBlocks(ModuleOp module) {
-    module.walk([&](PadOp pad) {
-      for (Operation *user : pad->getUsers())
-        if (auto split = dyn_cast<ReshapeOp>(user); split && split.getType().getRank() > 2 && split.getType().getShape().back() == 128) {
-          pad.emitError() << "--recipe block on a GPU takes sums over multiples of 128 values, and this one is over a dimension of "
-                          << pad.getOperand().getType() << "; use --recipe rowwise, or --target cpu";
-          return;
-        }
-    });
-    if (diagnostics.errors() > 0)
-      throw Reported{frontend::kBadData};
   }
 
   // The file of a branch, where `path` is the file of the only one: the target's name before the extension.
