@@ -71,7 +71,7 @@ for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
     done
   fi
   [ -f "$onnx" ] && [ -f "$reference" ] || continue
-  for level in fp32 bf16 O2 O3 O2-block O3-head; do
+  for level in fp32 bf16 O2 O3 O2-current O2-block O3-head; do
     [[ check/$model.$level =~ $only ]] || continue
     flags_of $level
     # What the CPU cannot take is not asked of the GPU.
@@ -108,11 +108,18 @@ else
 fi
 
 echo "plans whose kernels are compared with the CPU's"
-for level in bf16 O2 O3 O2-block O3-rowwise-head; do
-  [[ kernels/$level =~ $only && $target != cpu ]] || continue
+kernels() { # level suffix model flags..
+  local level=$1 name=kernels.$1$2 model=$source_dir/tests/models/$3; shift 3
+  [[ kernels/${name#kernels.} =~ $only && $target != cpu ]] || return 0
   flags_of $level
-  compile "kernels.$level" "$source_dir/tests/models/gpt_bytes.onnx" --dim batch=4 --dim seq=64 --init normal:0.02 "${flags[@]}" \
-    --target "$target" --reference-kernels
+  compile "$name" "$model" "$@" --init normal:0.02 "${flags[@]}" --target "$target" --reference-kernels
+}
+for level in bf16 O2 O3 O2-block O3-rowwise-head; do
+  kernels $level "" gpt_bytes.onnx --dim batch=4 --dim seq=64
+done
+# Widths that fill no block of 128, and weights small enough to be quantised in one go.
+for level in O2-current O2-block; do
+  kernels $level .llama llama.dynamo/model.onnx
 done
 if [[ functions =~ $only && $target != cpu && -x $bin/msamp-gpu-functions ]]; then
   "$bin/msamp-gpu-functions" "$target" "$dir/functions.ptx"
