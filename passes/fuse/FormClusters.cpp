@@ -346,6 +346,8 @@ private:
         addNode(op, group[0]);
       } else {
         clusters[candidate].alive = false;
+        if (early == candidate) // a part of something else now
+          early = -1;
         mergeNodes(group[1], group[0]);
         for (Operation *member : clusters[candidate].core)
           clusterOf[member] = home;

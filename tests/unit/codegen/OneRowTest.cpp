@@ -35,6 +35,18 @@ TEST_P(OneRow, LayerNorm) {
   }
 }
 
+// The label's logit is picked, not summed.
+TEST_P(OneRow, CrossEntropy) {
+  for (const char *width : {"24", "3000"}) {
+    std::string x = std::string("tensor<1x") + width + "xf32>";
+    std::string source = "func.func @f(%x: " + x + ", %l: tensor<1xi64>) -> (tensor<f32>, tensor<1xf32>, tensor<f32>) {\n" +
+                         " %loss, %lse, %valid = msamp.cross_entropy %x, %l {ignore_index = -100 : i64} : " + x +
+                         ", tensor<1xi64> -> tensor<f32>, tensor<1xf32>, tensor<f32>\n" +
+                         " return %loss, %lse, %valid : tensor<f32>, tensor<1xf32>, tensor<f32> }";
+    expectClose(run(source.c_str(), 3), 1e-5);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, OneRow, ::testing::Values("cpu", "sm_80", "sm_90a"));
 
 } // namespace
