@@ -12,7 +12,7 @@ mode=${1:-build}
 case $mode in build | test) ;; *) echo "usage: tools/setup.sh [build|test]" >&2; exit 64 ;; esac
 
 onnx_version=1.23.2
-packages=(ca-certificates g++ cmake ninja-build make pkg-config ccache mold python3 python3-venv
+packages=(ca-certificates clang-22 g++ cmake ninja-build make pkg-config ccache mold python3 python3-venv
   libmlir-22-dev mlir-22-tools llvm-22-dev lld-22 zlib1g-dev libprotobuf-dev protobuf-compiler libcli11-dev
   nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev libssl-dev libgloo-dev libdnnl-dev)
 if [ "$mode" = test ]; then packages+=(llvm-22-tools libgtest-dev libgmock-dev); fi
