@@ -2,6 +2,7 @@
 #include "runtime/data/Loader.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/data/ForRows.h"
 #include "runtime/data/InputCopy.h"
 #include "runtime/data/Sampler.h"
 
@@ -229,16 +230,19 @@ void Loader::fill(uint64_t step, uint64_t microBatch, uint64_t microBatches,
       copyElements(in, binding.array, 0, binding.array.elements(), out);
       continue;
     }
-    int64_t size = binding.array.elements() / binding.array.shape[0];
-    for (uint64_t row = 0; row < batch; ++row) {
+    const int64_t size = binding.array.elements() / binding.array.shape[0];
+    const uint64_t bytes = static_cast<uint64_t>(size) * sizeOf(static_cast<Type>(in.type()));
+    forRows(batch, batch * bytes, [&](uint64_t row) {
       uint64_t sample = drawSample(seed, sampleNumber(step, microBatches, microBatch, batch, row), samples);
-      copyElements(in, binding.array, static_cast<int64_t>(sample) * size, size,
-                   out + row * static_cast<uint64_t>(size) * sizeOf(static_cast<Type>(in.type())));
-    }
+      copyElements(in, binding.array, static_cast<int64_t>(sample) * size, size, out + row * bytes);
+    });
   }
-  for (const RandomInput &random : randoms)
-    for (uint64_t row = 0; row < batch; ++row)
-      random.fillRow(plan, seed, sampleNumber(step, microBatches, microBatch, batch, row), row, batch, destination(random.input));
+  for (const RandomInput &random : randoms) {
+    void *out = destination(random.input);
+    forRows(batch, random.elements(plan) * sizeof(float), [&](uint64_t row) {
+      random.fillRow(plan, seed, sampleNumber(step, microBatches, microBatch, batch, row), row, batch, out);
+    });
+  }
 }
 
 std::string Loader::summary() const {

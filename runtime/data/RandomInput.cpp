@@ -18,10 +18,10 @@ uint64_t below(uint64_t bits, uint64_t count) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * count) >> 64);
 }
 
-// Box and Muller, 1958.
+// Box and Muller, 1958; in FP32, as there are millions of them in a batch of images: of 2^24 values each, so up to 5.77.
 float normal(uint64_t bits) {
-  const double u = (static_cast<double>(bits >> 32) + 1) * 0x1p-32, v = static_cast<double>(bits & 0xffffffff) * 0x1p-32;
-  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
+  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f, v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * static_cast<float>(M_PI) * v);
 }
 
 template <class T, class Value> void fillWith(void *out, uint64_t first, uint64_t count, Value &&value) {
@@ -32,16 +32,20 @@ template <class T, class Value> void fillWith(void *out, uint64_t first, uint64_
 
 } // namespace
 
+uint64_t RandomInput::elements(const plan::Plan &plan) const {
+  uint64_t count = 1;
+  for (int64_t extent : plan.inputs(static_cast<int>(input)).shape())
+    count *= static_cast<uint64_t>(extent);
+  return count;
+}
+
 void RandomInput::fillRow(const plan::Plan &plan, uint64_t seed, uint64_t sample, uint64_t row, uint64_t rows,
                           void *out) const {
   const plan::Input &in = plan.inputs(static_cast<int>(input));
-  uint64_t elements = 1;
-  for (int64_t extent : in.shape())
-    elements *= static_cast<uint64_t>(extent);
   const bool sampled = in.shape_size() > 0 && static_cast<uint64_t>(in.shape(0)) == rows;
   if (!sampled && row > 0)
     return;
-  const uint64_t count = sampled ? elements / rows : elements, first = sampled ? row * count : 0;
+  const uint64_t count = sampled ? elements(plan) / rows : elements(plan), first = sampled ? row * count : 0;
   const uint64_t start = mix(mix(mix(seed) ^ stream) ^ sample);
   auto integer = [&](uint64_t i) -> uint64_t {
     // All inputs of a stream draw from the same range, or they would not see the same numbers.

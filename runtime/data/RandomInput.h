@@ -17,6 +17,8 @@ struct RandomInput {
   // Row `row` of `rows` of the input that starts at `out`. Integers without a bound and booleans are 1: they are masks, for all
   // we know. An input that has no rows of samples is filled along with row 0.
   void fillRow(const plan::Plan &plan, uint64_t seed, uint64_t sample, uint64_t row, uint64_t rows, void *out) const;
+  // Of the whole input.
+  uint64_t elements(const plan::Plan &plan) const;
 };
 
 } // namespace msamp::data
