@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: prepare.sh [--bin BUILD/bin] [--target sm_90a] [--graphs FOLDER] [--models FOLDER] [--only REGEX] DIR
 # Compiles the plans of run.sh and packs them with the programs and libraries that they need, for a machine that has a GPU but
-# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh and the lists checks.txt and benches.txt. --graphs names a folder
+# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh and the lists checks.txt, benches.txt and repeats.txt. --graphs names a folder
 # with NAME.opset18.onnx of the full-size graphs (none: a small model is measured instead), --models one with
 # MODEL/model.onnx and MODEL/ref.safetensors (default: tests/models).
 set -euo pipefail
@@ -23,7 +23,7 @@ done
 [ -n "$dir" ] || { echo "prepare.sh: where to? prepare.sh DIR" >&2; exit 64; }
 [ -x "$bin/msampc" ] || { echo "prepare.sh: no msampc in $bin; give --bin" >&2; exit 64; }
 mkdir -p "$dir"/{bin,lib,plans,refs}
-: > "$dir/checks.txt"; : > "$dir/benches.txt"
+: > "$dir/checks.txt"; : > "$dir/benches.txt"; : > "$dir/repeats.txt"
 
 # --- programs, modules, and what they link that a bare machine lacks (not the C and C++ libraries)
 for tool in msamp-run msamp-bench msamp-kernel-check msamp-function-check msamp-ops-check; do
@@ -86,25 +86,30 @@ for folder in "$models"/*/ "$source_dir/tests/models/gpt_bytes"; do
   done
 done
 
-echo "plans whose speed is measured"
-bench() { # name batch model flags..
-  local name=$1 batch=$2 model=$3; shift 3
-  local plan variant
-  for variant in bf16 O3 O3-rowwise O3-block O3-head; do
-    [[ bench/$name.$variant =~ $only || repeat/$name.$variant =~ $only ]] || continue
-    flags_of $variant
-    plan=$name.$variant
-    compile "$plan" "$model" --dim batch=$batch --init normal:0.02 --target "$target" "${flags[@]}" "$@" || continue
-    echo "$plan $name $variant $batch" >> "$dir/benches.txt"
-  done
+echo "plans that train: for their speed, and for the same bits twice"
+train() { # list variant name batch model flags..
+  local list=$1 variant=$2 name=$3 batch=$4 model=$5; shift 5
+  [[ $list/$name.$variant =~ $only ]] || return 0
+  local plan=$name.$variant
+  flags_of $variant
+  [ -d "$dir/plans/$plan" ] ||
+    compile "$plan" "$model" --dim batch=$batch --init normal:0.02 --target "$target" "${flags[@]}" "$@" || return 0
+  case $list in
+    bench) echo "$plan $name $variant $batch" >> "$dir/benches.txt" ;;
+    repeat) echo "$plan" >> "$dir/repeats.txt" ;;
+  esac
 }
+bench() { local variant; for variant in bf16 O3 O3-current O3-rowwise O3-block O3-head; do train bench $variant "$@"; done; }
+repeat() { local variant; for variant in bf16 O1 O2 O3 O3-current O3-rowwise O3-block; do train repeat $variant "$@"; done; }
 if [ -n "$graphs" ]; then
   bench gpt2-124m 32 "$graphs/gpt2-124m.opset18.onnx"
+  repeat gpt2-124m 32 "$graphs/gpt2-124m.opset18.onnx"
   bench gpt-1.3b 16 "$graphs/gpt-1.3b.opset18.onnx"
   bench gpt-7b 2 "$graphs/gpt-7b.opset18.onnx"
   bench gpt-175b-slice2 8 "$graphs/gpt-175b-slice2.opset18.onnx"
 else
   bench gpt_bytes 64 "$source_dir/tests/models/gpt_bytes.onnx" --dim seq=128
+  repeat gpt_bytes 64 "$source_dir/tests/models/gpt_bytes.onnx" --dim seq=128
 fi
 
 echo "plans whose kernels are compared with the CPU's"

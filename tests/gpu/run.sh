@@ -1,17 +1,19 @@
 #!/bin/bash
-# usage: run.sh [--dir DIR] [--bin BUILD/bin] [--peer peer_torch.py] [--only REGEX] [--keep FOLDER] [--device cuda]
+# usage: run.sh [--dir DIR] [--bin BUILD/bin] [--peer peer_torch.py [--peer-modes MODE,..]] [--only REGEX] [--keep FOLDER]
+#               [--device cuda]
 # Checks an NVIDIA GPU's work and prints what it measured: kernels and library calls against the CPU's, gradients against
 # PyTorch's, bits against themselves, and speed and memory, beside PyTorch with --peer. DIR is what prepare.sh packed; without
-# one it is made here with the tools of --bin. --only picks by section/name (kernels/, functions, ops, check/, repeat/, bench/, peer/).
+# one it is made here with the tools of --bin. --peer-modes: bf16-compile, which ratios are to, and others that the peer knows. --only picks by section/name (kernels/, functions, ops, check/, repeat/, bench/, peer/).
 # --keep takes the JSON of each measurement; --device cpu tries this script out where there is no GPU. Exit code 77: no GPU, skipped; 1: something is wrong.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-dir=$here bin= peer= only=. keep= device=cuda
+dir=$here bin= peer= modes=bf16-compile only=. keep= device=cuda
 while [ $# -gt 0 ]; do
   case $1 in
     --dir) dir=$2; shift ;;
     --bin) bin=$2; shift ;;
     --peer) peer=$2; shift ;;
+    --peer-modes) modes=$2; shift ;;
     --only) only=$2; shift ;;
     --keep) keep=$2; shift ;;
     --device) device=$2; shift ;;
@@ -31,6 +33,7 @@ if [ ! -f "$dir/checks.txt" ]; then
   [ $device = cpu ] && target=cpu || target=sm_90a
   "$here/prepare.sh" ${bin:+--bin "$bin"} --target $target --only "$only" "$dir" || exit
 fi
+peer_libraries=${LD_LIBRARY_PATH:-} # not those that were packed for us
 export LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 keep=${keep:-$work/json}; mkdir -p "$keep"
 wrong=0
@@ -98,9 +101,9 @@ while read -r plan graph variant batch; do
   rows+=("$graph $variant $(field "$j" tokens_per_second) $(field "$j" model_tflops) $(field "$j" peak_bytes) $(field "$j" loss_first) $(field "$j" loss_last)")
 done < "$dir/benches.txt"
 
-# --- the same seed, the same bits: losses of two runs, of one plan a level
-while read -r plan graph variant batch; do
-  wanted "repeat/$plan" && [ "$graph" = "$(head -1 "$dir/benches.txt" | cut -d' ' -f2)" ] || continue
+# --- the same seed, the same bits: losses of two runs, of a plan a level and recipe
+while read -r plan; do
+  wanted "repeat/$plan" || continue
   for run in a b; do
     measure "$plan" 3 3 && sed -n '/"losses"/,/\]/p' "$keep/$plan.json" > "$work/losses.$run"
   done
@@ -109,29 +112,32 @@ while read -r plan graph variant batch; do
   else
     fail "repeat $plan: two runs of one seed differ"
   fi
-done < "$dir/benches.txt"
+done < "$dir/repeats.txt"
 
 # --- the peer on the same work
 if [ -n "$peer" ]; then
   for graph in $(cut -d' ' -f2 "$dir/benches.txt" | uniq); do
     wanted "peer/$graph" || continue
     batch=$(awk -v g="$graph" '$2 == g {print $4; exit}' "$dir/benches.txt")
-    if python3 "$peer" --size "$graph" --batch "$batch" --mode bf16-compile > "$keep/$graph.peer.json" 2> "$work/error"; then
-      value() { sed -n 's/.*"'"$1"'": \([^,}]*\).*/\1/p' "$keep/$graph.peer.json"; }
-      rows+=("$graph torch.compile $(value tok_s) $(value model_tflops) $(awk "BEGIN {print $(value peak_gib) * 2^30}") $(value loss0) $(value loss_last)")
-    else
-      fail "peer on $graph: $(tail -1 "$work/error")"
-    fi
+    for mode in ${modes//,/ }; do
+      json=$keep/$graph.$mode.json
+      if LD_LIBRARY_PATH=$peer_libraries python3 "$peer" --size "$graph" --batch "$batch" --mode "$mode" > "$json" 2> "$work/error"; then
+        value() { sed -n 's/.*"'"$1"'": \([^,}]*\).*/\1/p' "$json"; }
+        rows+=("$graph peer:$mode $(value tok_s) $(value model_tflops) $(awk "BEGIN {print $(value peak_gib) * 2^30}") $(value loss0) $(value loss_last)")
+      else
+        fail "peer $mode on $graph: $(tail -1 "$work/error")"
+      fi
+    done
   done
 fi
 if [ ${#rows[@]} -gt 0 ]; then
   echo; echo "== speed and peak memory (ratios: to torch.compile in the same run)"
   printf '%s\n' "${rows[@]}" | awk '
     {graph[NR] = $1; variant[NR] = $2; speed[NR] = $3; flops[NR] = $4; peak[NR] = $5; first[NR] = $6; last[NR] = $7
-     if ($2 == "torch.compile") {s[$1] = $3; m[$1] = $5}}
-    END {printf "%-18s%-15s%12s%10s%9s%9s%8s%9s%9s\n", "graph", "", "tokens/s", "TFLOP/s", "GiB", "speed", "peak", "loss", "at end"
+     if ($2 == "peer:bf16-compile") {s[$1] = $3; m[$1] = $5}}
+    END {printf "%-18s%-19s%12s%10s%9s%9s%8s%9s%9s\n", "graph", "", "tokens/s", "TFLOP/s", "GiB", "speed", "peak", "loss", "at end"
       for (i = 1; i <= NR; ++i)
-        printf "%-18s%-15s%12.0f%10.1f%9.2f%9s%8s%9.4f%9.4f\n", graph[i], variant[i], speed[i], flops[i], peak[i] / 2^30,
+        printf "%-18s%-19s%12.0f%10.1f%9.2f%9s%8s%9.4f%9.4f\n", graph[i], variant[i], speed[i], flops[i], peak[i] / 2^30,
           graph[i] in s ? sprintf("%.2fx", speed[i] / s[graph[i]]) : "-", graph[i] in m ? sprintf("%.2fx", peak[i] / m[graph[i]]) : "-", first[i], last[i]}'
 fi
 echo
