@@ -17,8 +17,9 @@ using partition::Storage;
 constexpr int64_t threads = 128, valuesPerThread = 16, lanesPerBlock = partition::kBlock / valuesPerThread;
 constexpr int64_t blocksAtOnce = threads / lanesPerBlock;
 constexpr int64_t piece = 4; // values that are computed together: of few at a time few are in registers
-// On a multiprocessor. The more there are the more of what they read is on its way: as many as need no register spilled; 6
-// leave a thread 80. FP8 conversions by integer arithmetic and Blackwell's packed FP32 arithmetic take more of them.
+// On a multiprocessor. The more there are the more of what they read is on its way: as many as need no register
+// spilled; 6 leave a thread 80. FP8 conversions by integer arithmetic and Blackwell's packed FP32 arithmetic take more
+// of them.
 int64_t minCtas(const Target &target) {
   return target.capability == 90 ? 6 : 4;
 }
@@ -38,6 +39,8 @@ public:
 
   void run() {
     auto func = k.kernel(module, symbol, UpdateArgumentCount, threads, minCtas(target));
+    // Loads that may alias stores stay where they are written.
+    func.removeArgAttr(Grad, LLVM::LLVMDialect::getNoAliasAttrName());
     args.assign(func.getBody().args_begin(), func.getBody().args_end());
     // All at once: what is read by them waits for one access.
     SmallVector<Value> hyper;
@@ -53,8 +56,8 @@ private:
     return k.load(from, element, 0);
   }
 
-  // A lane's values from `at` on as pieces: read and written as 32-bit words at once, of which each piece has as many as
-  // an element has bytes.
+  // A lane's values from `at` on as pieces: read and written as 32-bit words at once, of which each piece has as many
+  // as an element has bytes.
   VectorType words(int64_t count) { return VectorType::get({count}, k.i32()); }
   SmallVector<Value> loadPieces(UpdateArgument which, Value at, Storage type) {
     const int64_t bytes = partition::bytesOf(type);
@@ -123,34 +126,38 @@ private:
     const Storage sourceType = hasMaster ? storage.master : storage.weight;
     // Behind the last block lanes compute it once more and store nothing: exchanges are for whole warps. Others may
     // have stored it already, so that their results mean nothing.
-    Value count = load(Blocks, k.index(0), k.i64());
+    Value blocks = load(Blocks, k.index(0), k.i64()), count = k.resize(blocks, k.i32());
     thread = k.threadId();
-    Value cta = k.resize(k.blockId(), k.i64());
-    Value inCta = k.resize(k.divide(thread, lanesPerBlock), k.i64());
+    Value inCta = k.divide(thread, lanesPerBlock);
     Value lane = arith::AndIOp::create(b, thread, k.integer(lanesPerBlock - 1));
-    Value asked = k.add(k.mul(cta, blocksAtOnce), inCta);
+    Value asked = k.add(k.mul(k.blockId(), blocksAtOnce), inCta);
     Value there = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, asked, count);
     Value lastBlock = k.add(count, -1);
-    Value block = arith::MinUIOp::create(b, asked, lastBlock);
-    Value number = load(Owner, block, k.i32());
-    Value owner = k.resize(number, k.i64());
+    Value read = arith::MinUIOp::create(b, asked, lastBlock);
+    Value block = k.resize(read, k.i64());
     Value inBlock = k.resize(k.mul(lane, chunk), k.i64());
-    Value start = k.add(k.mul(block, partition::kBlock), inBlock);
     const int64_t vectors = valuesPerThread / chunk;
 
     // Everything is on its way before anything is computed.
-    SmallVector<Value> at;
+    auto placeOf = [&](Value block, int64_t i) {
+      Value start = k.add(k.mul(block, partition::kBlock), inBlock);
+      return k.add(start, i * chunk * lanesPerBlock);
+    };
     SmallVector<UpdateVectors> old;
-    for (int64_t i = 0; i < vectors; ++i)
-      at.push_back(k.add(start, i * chunk * lanesPerBlock));
     for (int64_t i = 0; i < vectors; ++i) {
-      SmallVector<Value> source = loadPieces(hasMaster ? Master : Weight, at[i], sourceType);
-      SmallVector<Value> grad = loadPieces(Grad, at[i], storage.grad), m = loadPieces(M, at[i], storage.m), v;
+      Value at = placeOf(block, i);
+      SmallVector<Value> source = loadPieces(hasMaster ? Master : Weight, at, sourceType);
+      SmallVector<Value> grad = loadPieces(Grad, at, storage.grad), m = loadPieces(M, at, storage.m), v;
       if (hasV)
-        v = loadPieces(V, at[i], storage.v);
+        v = loadPieces(V, at, storage.v);
       for (size_t p = 0; p < source.size(); ++p)
         old.push_back({source[p], grad[p], m[p], hasV ? v[p] : Value()});
     }
+    // No instruction, but what follows is not moved before it: the scales wait for their block's parameter to be known.
+    NVVM::SyncWarpOp::create(b, k.integer(-1));
+    Value ownerPlace = k.address(args[Owner], block, k.i32());
+    Value number = LLVM::LoadOp::create(b, k.i32(), ownerPlace, 4, /*isVolatile=*/true);
+    Value owner = k.resize(number, k.i64());
     Value blockScales = LLVM::PtrToIntOp::create(b, k.i64(), args[GradBlockScale]), none = k.index(0);
     Value perParameter = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, blockScales, none);
     Value gradScales = arith::SelectOp::create(b, perParameter, args[GradScale], args[GradBlockScale]);
@@ -170,54 +177,59 @@ private:
     Value amaxPlace = k.address(args[Amax], owner, k.i32());
     Value knownAmax = LLVM::LoadOp::create(b, k.i32(), amaxPlace, 4, /*isVolatile=*/true);
 
+    UpdateMath math(k, optimizer, hyper, piece);
+    math.setScales(scales);
+    SmallVector<Value> m, v, master, weight;
+    Value mostM, mostV, mostW;
+    for (const UpdateVectors &stored : old) {
+      UpdateVectors updated = math.step(stored);
+      m.push_back(updated.m);
+      mostM = larger(math, mostM, updated.m);
+      if (hasV) {
+        v.push_back(updated.v);
+        mostV = larger(math, mostV, updated.v);
+      }
+      mostW = larger(math, mostW, updated.source);
+      if (hasMaster)
+        master.push_back(math.stored(updated.source, storage.master, masterScale));
+      weight.push_back(math.stored(updated.source, storage.weight, weightScale));
+    }
+    // A step that is skipped is computed for nothing: a branch around it would stand before what it reads.
     Value zero = k.constant(k.f32(), 0.0);
     Value go = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, hyper[codegen::Skip], zero);
-    k.when(go, [&] {
-      UpdateMath math(k, optimizer, hyper, piece);
-      math.setScales(scales);
-      SmallVector<Value> m, v, master, weight;
-      Value mostM, mostV, mostW;
-      for (const UpdateVectors &stored : old) {
-        UpdateVectors updated = math.step(stored);
-        m.push_back(updated.m);
-        mostM = larger(math, mostM, updated.m);
-        if (hasV) {
-          v.push_back(updated.v);
-          mostV = larger(math, mostV, updated.v);
-        }
-        mostW = larger(math, mostW, updated.source);
-        if (hasMaster)
-          master.push_back(math.stored(updated.source, storage.master, masterScale));
-        weight.push_back(math.stored(updated.source, storage.weight, weightScale));
-      }
-      Value newMScale = momentScale(math, storage.m, mostM), newVScale;
-      if (hasV)
-        newVScale = momentScale(math, storage.v, mostV);
-      Value amax = bitsOf(mostW), nothing = k.integer(0);
-      amax = k.select(there, amax, nothing);
-      k.when(there, [&] {
-        auto write = [&](UpdateArgument which, Storage type, ArrayRef<Value> pieces) {
-          const int64_t each = chunk / piece;
-          for (int64_t i = 0; i < vectors && type != Storage::None; ++i)
-            storePieces(pieces.slice(i * each, each), which, at[i], type);
-        };
-        write(Master, storage.master, master);
-        write(Weight, storage.weight, weight);
-        for (Value &value : m)
-          value = math.stored(value, storage.m, newMScale);
-        write(M, storage.m, m);
-        for (Value &value : v)
-          value = math.stored(value, storage.v, newVScale);
-        write(V, storage.v, v);
-        whenFirstLane(lanesPerBlock, [&] {
-          if (newMScale)
-            k.store(newMScale, k.address(args[MScale], block, k.f32()), k.f32());
-          if (newVScale)
-            k.store(newVScale, k.address(args[VScale], block, k.f32()), k.f32());
-        });
-      });
-      recordAmax(amax, number, amaxPlace, knownAmax);
+    Value writes = k.both(there, go);
+    // Places are computed once more, from the block that was asked for: those that were read from are not kept for
+    // long.
+    Value to = k.resize(asked, k.i64());
+    auto write = [&](UpdateArgument which, Storage type, ArrayRef<Value> pieces) {
+      const int64_t each = chunk / piece;
+      for (int64_t i = 0; i < vectors && type != Storage::None; ++i)
+        storePieces(pieces.slice(i * each, each), which, placeOf(to, i), type);
+    };
+    k.when(writes, [&] {
+      write(Master, storage.master, master);
+      write(Weight, storage.weight, weight);
     });
+    Value newMScale = momentScale(math, storage.m, mostM), newVScale;
+    if (hasV)
+      newVScale = momentScale(math, storage.v, mostV);
+    k.when(writes, [&] {
+      for (Value &value : m)
+        value = math.stored(value, storage.m, newMScale);
+      write(M, storage.m, m);
+      for (Value &value : v)
+        value = math.stored(value, storage.v, newVScale);
+      write(V, storage.v, v);
+      whenFirstLane(lanesPerBlock, [&] {
+        if (newMScale)
+          k.store(newMScale, k.address(args[MScale], to, k.f32()), k.f32());
+        if (newVScale)
+          k.store(newVScale, k.address(args[VScale], to, k.f32()), k.f32());
+      });
+    });
+    Value amax = bitsOf(mostW), nothing = k.integer(0);
+    amax = k.select(writes, amax, nothing);
+    recordAmax(amax, number, amaxPlace, knownAmax);
   }
 
   // One candidate a warp where its blocks are all of one parameter, else one a block. Most find a larger one there and
