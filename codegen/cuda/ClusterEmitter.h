@@ -51,6 +51,9 @@ private:
   // Rows that are held in registers (ClusterKernel.cpp).
   void emitRows();
   void emitWalk();
+  // Says where in shared memory the copies of rows are; `slot`: of the two sets of rows there, as an offset in bytes.
+  void placeCopies(llvm::MutableArrayRef<Row> rows, mlir::Value slot);
+  void copyColumns();
   mlir::Value positionOf(mlir::Value step);
   // Results with rows innermost (TurnedTiles.cpp, StagedRows.cpp).
   struct Turned {
@@ -67,11 +70,16 @@ private:
   void storeStaged(mlir::Value step);
   void emitStage(int stage, llvm::MutableArrayRef<Row> rows, Running &running);
   void emitRowScalars(int stage, Row &row, Running &running);
-  void emitRoot(const Root &root, Row &row, Running &running, llvm::SmallVectorImpl<Item> &items);
+  void emitRoots(llvm::ArrayRef<Root> roots, Row &row, Running &running, llvm::SmallVectorImpl<Item> &items);
+  void emitRoot(const Root &root, Row &row, int64_t chunk, Running &running, mlir::Value &total);
   Row rowAt(mlir::Value position);
   void reduceTeams(llvm::MutableArrayRef<Item> items);
   // Rows that are read again by each stage (StreamedRows.cpp).
   void emitStreamedRows();
+  void copyStreamed(Row row);
+  llvm::SmallVector<mlir::Value>
+  overColumns(llvm::SmallVector<mlir::Value> carried,
+              const std::function<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> &body);
   void emitStreamedStage(int stage, Row &row, Running &running);
   void startColumns(mlir::Value unit);
   void addToColumns(const Root &root, Row &row, int64_t chunk, mlir::Value value);

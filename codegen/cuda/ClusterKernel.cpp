@@ -163,7 +163,7 @@ ClusterEmitter::Running ClusterEmitter::unflatten(ValueRange list) {
 Row ClusterEmitter::rowAt(Value position) {
   bool exact = s.rowLimit() % (s.stagedRows ? s.groups * s.stagedRows : s.rowStride() * s.rowsAtOnce) == 0;
   Value active = inTeam;
-  if (!exact) {
+  if (!exact && !s.evenSteps()) {
     active = k.both(active, k.less(position, s.rowLimit()));
     Value last = k.integer(position.getType(), s.rowLimit() - 1);
     position = arith::MinUIOp::create(k.b, position, last);
@@ -197,6 +197,30 @@ Value ClusterEmitter::positionOf(Value step) {
   return k.add(k.mul(step, s.rowStride() * s.rowsAtOnce), first);
 }
 
+void ClusterEmitter::placeCopies(MutableArrayRef<Row> rows, Value slot) {
+  Type byte = k.b.getI8Type();
+  Value at = k.address(k.dynamicShared(module), s.stagedBytes(cluster), byte);
+  at = k.address(at, slot, byte);
+  if (s.teams > 1)
+    at = k.address(at, k.mul(team, s.rowsAtOnce * s.heldRowBytes()), byte);
+  for (Row &row : rows)
+    for (Value v : s.held) {
+      row.copies[v] = at;
+      at = k.address(at, s.heldBytes(v), byte);
+    }
+}
+
+// By each team for itself: a thread waits for its own copies alone.
+void ClusterEmitter::copyColumns() {
+  Value at = k.address(k.dynamicShared(module), s.stagedBytes(cluster) + 2 * s.aheadBytes(), k.b.getI8Type());
+  Row none = values.row(k.integer(0), {});
+  for (Value v : s.heldColumns) {
+    values.held[v] = {at, -1};
+    values.copy(none, v, at);
+    at = k.address(at, s.heldBytes(v), k.b.getI8Type());
+  }
+}
+
 void ClusterEmitter::emitRows() {
   Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
   Value start = k.mul(lane, s.chunk), tileStart;
@@ -225,8 +249,12 @@ void ClusterEmitter::emitRows() {
   };
   auto emit = [&](MutableArrayRef<Row> rows, Running &running) {
     exchanged = 0;
-    for (int stage = 0; stage < d.stages; ++stage)
+    for (int stage = 0; stage < d.stages; ++stage) {
+      if (s.ahead) // registers are for sums of columns
+        for (Row &row : rows)
+          values.newColumns(row);
       emitStage(stage, rows, running);
+    }
   };
   int64_t steps = s.steps();
   if (steps == 1 && !s.stagedRows) {
@@ -246,10 +274,25 @@ void ClusterEmitter::emitRows() {
         llvm::append_range(initial, values.loaded(row));
       }
     }
+    if (s.ahead) {
+      SmallVector<Row> rows = rowsFrom(positionOf(zero));
+      placeCopies(rows, k.integer(0));
+      for (Row &row : rows)
+        values.copyRow(row);
+      copyColumns();
+      k.commitCopies();
+      initial.push_back(k.integer(0));
+    }
     bool halves = static_cast<bool>(exchangeBuffer);
     if (halves)
       initial.push_back(parity);
     Value count = k.integer(type, steps), one = k.integer(type, 1);
+    if (s.evenSteps() && s.shares() % s.groups) {
+      Value rest = arith::SubIOp::create(k.b, k.integer(type, s.shares() + s.groups - 1), k.resize(group, type));
+      count = k.divide(rest, s.groups);
+      if (s.stagedRows)
+        count = k.mul(count, s.stagedRows / (s.teams * s.rowsAtOnce));
+    }
     SmallVector<Value> results = k.loop(zero, count, one, initial, [&](Value step, ValueRange arguments) {
       Value position = positionOf(step);
       Running current = unflatten(arguments.take_front(reductions));
@@ -258,6 +301,22 @@ void ClusterEmitter::emitRows() {
         parity = arguments.back();
       SmallVector<Row> rows = rowsFrom(position);
       SmallVector<Value> next;
+      Value otherSlot;
+      if (s.ahead) {
+        Value slot = arguments[arguments.size() - (halves ? 2 : 1)];
+        otherSlot = arith::SubIOp::create(k.b, k.integer(s.aheadBytes()), slot);
+        Value following = k.add(step, 1);
+        Value more = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, following, count);
+        k.when(more, [&] {
+          SmallVector<Row> nextRows = rowsFrom(positionOf(following));
+          placeCopies(nextRows, otherSlot);
+          for (Row &row : nextRows)
+            values.copyRow(row);
+        });
+        k.commitCopies();
+        k.awaitCopies(1);
+        placeCopies(rows, slot);
+      }
       if (s.prefetch) {
         // The step after the last one loads rows that are there, for nothing.
         Value last = k.integer(type, s.rowLimit() - 1), following = positionOf(k.add(step, 1));
@@ -282,6 +341,8 @@ void ClusterEmitter::emitRows() {
       }
       SmallVector<Value> yielded = flatten(current);
       llvm::append_range(yielded, next);
+      if (s.ahead)
+        yielded.push_back(otherSlot);
       if (halves) {
         Value both = k.integer(exchanges * s.block() / 32);
         yielded.push_back(arith::SubIOp::create(k.b, both, parity));
@@ -330,8 +391,7 @@ void ClusterEmitter::emitStage(int stage, MutableArrayRef<Row> rows, Running &ru
   SmallVector<Item> items;
   for (Row &row : rows) {
     emitRowScalars(stage, row, running);
-    for (const Root &root : roots)
-      emitRoot(root, row, running, items);
+    emitRoots(roots, row, running, items);
   }
   reduceTeams(items);
 }
@@ -371,38 +431,50 @@ void ClusterEmitter::emitRowScalars(int stage, Row &row, Running &running) {
   }
 }
 
-void ClusterEmitter::emitRoot(const Root &root, Row &row, Running &running, SmallVectorImpl<Item> &items) {
-  Value total;
-  for (int64_t c = 0; c < static_cast<int64_t>(values.columns.at.size()); ++c) {
-    Value v = values.vector(row, root.value, c);
-    Value active = k.both(row.active, values.columns.active[c]);
-    if (!root.reduce) {
-      Type element = elementOf(root.value);
-      Value at = values.pointer(row, *root.view, values.outputs[root.output], element, c);
-      k.when(active, [&] { values.storeAt(v, at, *root.view, element); });
-      continue;
-    }
-    ReduceKind kind = kindOf(root.reduce);
-    if (active)
-      v = k.select(active, v, neutral(k.b, kind, values.width()));
-    if (root.kind == ReductionKind::Column || root.kind == ReductionKind::OuterColumn) {
-      if (s.streamed) {
-        addToColumns(root, row, c, v);
-        continue;
-      }
-      Value &sum = running[root.reduce][c];
-      sum = combine(k.b, kind, sum, v);
-      continue;
-    }
-    v = k.reduceVector(kind, v);
-    total = total ? combine(k.b, kind, total, v) : v;
+// Chunk by chunk, so that what the roots share of one is not kept for the others.
+void ClusterEmitter::emitRoots(ArrayRef<Root> roots, Row &row, Running &running, SmallVectorImpl<Item> &items) {
+  SmallVector<Value> totals(roots.size());
+  const int64_t chunks = values.columns.at.size(), together = s.ahead ? 1 : chunks;
+  for (int64_t from = 0; from < chunks; from += together) {
+    if (s.ahead && !s.streamed) // what the next chunk reads is not read early
+      NVVM::SyncWarpOp::create(k.b, k.integer(-1));
+    for (auto [root, total] : llvm::zip_equal(roots, totals))
+      for (int64_t c = from; c < from + together; ++c)
+        emitRoot(root, row, c, running, total);
   }
-  if (root.reduce && root.kind == ReductionKind::Scalar) {
-    Value &sum = running[root.reduce][0];
-    sum = combine(k.b, kindOf(root.reduce), sum, total);
-  } else if (root.reduce && root.kind == ReductionKind::Row) {
-    items.push_back({root.reduce, &row, total});
+  for (auto [root, total] : llvm::zip_equal(roots, totals)) {
+    if (root.reduce && root.kind == ReductionKind::Scalar) {
+      Value &sum = running[root.reduce][0];
+      sum = combine(k.b, kindOf(root.reduce), sum, total);
+    } else if (root.reduce && root.kind == ReductionKind::Row) {
+      items.push_back({root.reduce, &row, total});
+    }
   }
+}
+
+void ClusterEmitter::emitRoot(const Root &root, Row &row, int64_t c, Running &running, Value &total) {
+  Value v = values.vector(row, root.value, c);
+  Value active = k.both(row.active, values.columns.active[c]);
+  if (!root.reduce) {
+    Type element = elementOf(root.value);
+    Value at = values.pointer(row, *root.view, values.outputs[root.output], element, c);
+    k.when(active, [&] { values.storeAt(v, at, *root.view, element); });
+    return;
+  }
+  ReduceKind kind = kindOf(root.reduce);
+  if (active)
+    v = k.select(active, v, neutral(k.b, kind, values.width()));
+  if (root.kind == ReductionKind::Column || root.kind == ReductionKind::OuterColumn) {
+    if (s.streamed) {
+      addToColumns(root, row, c, v);
+      return;
+    }
+    Value &sum = running[root.reduce][c];
+    sum = combine(k.b, kind, sum, v);
+    return;
+  }
+  v = k.reduceVector(kind, v);
+  total = total ? combine(k.b, kind, total, v) : v;
 }
 
 // Reductions of rows over the threads of their teams; all threads get the results, in the same order of operations.
@@ -427,6 +499,20 @@ void ClusterEmitter::reduceTeams(MutableArrayRef<Item> items) {
     Value at = k.address(exchangeBuffer, k.add(parity, k.mul(team, warps)), k.f32());
     for (auto [i, item] : llvm::enumerate(items)) {
       Value total;
+      if (s.ahead) { // a value a lane, where registers are for sums of columns
+        int64_t lanes = llvm::PowerOf2Ceil(warps);
+        Value mine = k.remainder(thread, lanes), there;
+        if (lanes != warps) {
+          there = k.less(mine, warps);
+          mine = k.select(there, mine, k.integer(0));
+        }
+        Value own = k.address(at, mine, k.f32());
+        Value part = k.load(k.address(own, (exchanged + i) * all, k.f32()), k.f32(), 0);
+        if (there)
+          part = k.select(there, part, neutral(k.b, kindOf(item.reduce), 0));
+        item.value = k.reduceLanes(kindOf(item.reduce), part, lanes);
+        continue;
+      }
       for (int64_t w = 0; w < warps; ++w) {
         Value other = k.load(k.address(at, (exchanged + i) * all + w, k.f32()), k.f32(), 0);
         total = total ? combine(k.b, kindOf(item.reduce), total, other) : other;

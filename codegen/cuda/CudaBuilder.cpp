@@ -107,6 +107,23 @@ Value CudaBuilder::dynamicShared(gpu::GPUModuleOp module) {
   return LLVM::AddressOfOp::create(b, shared(), symbol);
 }
 
+void CudaBuilder::copyAsync(Value to, Value from, int64_t bytes) {
+  const int64_t each = std::min<int64_t>(bytes, 16);
+  for (int64_t at = 0; at < bytes; at += each) {
+    Value there = address(to, at, b.getI8Type()), here = address(from, at, b.getI8Type());
+    auto cache = each == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+    NVVM::CpAsyncOp::create(b, there, here, static_cast<uint32_t>(each), cache, Value());
+  }
+}
+
+void CudaBuilder::commitCopies() {
+  NVVM::CpAsyncCommitGroupOp::create(b);
+}
+
+void CudaBuilder::awaitCopies(int64_t pending) {
+  NVVM::CpAsyncWaitGroupOp::create(b, static_cast<uint32_t>(pending));
+}
+
 LLVM::LLVMFuncOp CudaBuilder::kernel(gpu::GPUModuleOp module, StringRef symbol, unsigned args, int64_t block,
                                      int64_t blocksPerMultiprocessor) {
   b.setInsertionPointToEnd(module.getBody());

@@ -45,6 +45,12 @@ public:
   // Shared memory whose size the launch gives, in bytes.
   mlir::Value dynamicShared(mlir::gpu::GPUModuleOp module);
 
+  // Copies from global to shared memory in the background, 4, 8 or a multiple of 16 bytes; a group of them ends at a
+  // commit, and the thread may wait until no more than `pending` of its groups are on their way.
+  void copyAsync(mlir::Value to, mlir::Value from, int64_t bytes);
+  void commitCopies();
+  void awaitCopies(int64_t pending);
+
   // An entry point that takes `args` pointers; inserts at its start.
   mlir::LLVM::LLVMFuncOp kernel(mlir::gpu::GPUModuleOp module, llvm::StringRef symbol, unsigned args, int64_t block,
                                 int64_t blocksPerMultiprocessor);

@@ -26,8 +26,12 @@ struct Schedule {
   int64_t stagedRows = 0;
   // Of streamed rows: what several stages read is kept in shared memory by the first of them, at its column.
   llvm::SmallVector<mlir::Value> held;
-  bool keepColumns = false;            // what repeats over rows is loaded once
-  int64_t blocksPerMultiprocessor = 0; // lower bound that limits registers; 0: none
+  // Held views are copied to shared memory for the next rows while the current ones are at work; each thread waits for
+  // its own copies alone.
+  bool ahead = false;
+  llvm::SmallVector<mlir::Value> heldColumns; // what repeats over rows, then: copied once, behind the rows
+  bool keepColumns = false;                   // what repeats over rows is loaded once
+  int64_t blocksPerMultiprocessor = 0;        // lower bound that limits registers; 0: none
 
   int64_t block() const { return (lanes * teams + 31) / 32 * 32; }
   int64_t grid() const { return tiles * groups; }
@@ -36,7 +40,11 @@ struct Schedule {
   // Rows that a group walks over, and how many there are between two of a team.
   int64_t rowLimit() const { return byUnit() ? domain.reducedRows : domain.rows; }
   int64_t rowStride() const { return byUnit() ? teams : groups * teams; }
-  int64_t steps() const;
+  int64_t steps() const; // at most
+  // Whether all rows of all steps of a block are there, though blocks have not equally many steps: one for each of its
+  // shares, of which there are `shares` in all and share `groups` further on is its next.
+  bool evenSteps() const;
+  int64_t shares() const { return domain.rows / (stagedRows ? stagedRows : teams); }
   bool isTurned(const fuse::View &store) const;
   bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
 
@@ -45,7 +53,12 @@ struct Schedule {
   int64_t stagedPitch() const { return stagedRows + 4; } // an odd number of words
   // Dynamic shared memory of a block.
   int64_t sharedBytes(ClusterOp cluster) const;
+  int64_t stagedBytes(ClusterOp cluster) const;
   int64_t heldBytes(mlir::Value view) const;
+  int64_t heldRowBytes() const;                                              // of all views of a row
+  int64_t aheadBytes() const { return teams * rowsAtOnce * heldRowBytes(); } // of the rows of a step
+  // Whether asynchronous copies can move chunks of the view.
+  bool isCopyable(mlir::Value view) const;
   // The rows of a step that a thread has follow each other.
   bool neighbouringRows() const { return turned || stagedRows; }
   // The first and the last stage that read a view.

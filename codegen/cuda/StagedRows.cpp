@@ -40,7 +40,7 @@ void ClusterEmitter::storeStaged(Value step) {
     k.loop(thread, end, by, {}, [&](Value item, ValueRange) -> SmallVector<Value> {
       Value line = k.divide(item, runs), above = k.mul(k.remainder(item, runs), 16), column = columnOf(line);
       Value row = k.add(tileRow, k.resize(above, step.getType())), inside;
-      if (d.rows % (s.stagedRows * s.groups))
+      if (!s.evenSteps())
         inside = k.less(row, d.rows);
       if (s.tileWidth() != s.inner)
         inside = k.both(inside, k.less(column, s.inner));

@@ -1,5 +1,6 @@
 // Rows that are too long for registers: a block a row, and each stage reads the row again, from shared memory where it
-// has room and else from the L2 cache. Sums of columns are added up in memory, each by the thread that owns its columns.
+// has room (copied there while the row before it is at work, if there is room for two) and else from the L2 cache. Sums
+// of columns are added up in memory, each by the thread that owns its columns.
 #include "codegen/cuda/ClusterEmitter.h"
 
 using namespace mlir;
@@ -13,7 +14,7 @@ void ClusterEmitter::emitStreamedRows() {
   Value own = k.resize(group, type);
   if (s.has(ReductionKind::Column) || s.byUnit())
     startColumns(own);
-  if (!s.held.empty()) {
+  if (!s.held.empty() && !s.ahead) {
     Value buffer = k.dynamicShared(module);
     for (Value v : s.held) {
       values.held[v] = {buffer, s.stagesOf(v, cluster).first};
@@ -21,36 +22,85 @@ void ClusterEmitter::emitStreamedRows() {
     }
   }
   Running running = neutralRunning();
-  auto emit = [&](Value position, Running &running) {
-    exchanged = 0;
+  auto rowAt = [&](Value position, Value slot) {
     if (s.byUnit())
       position = k.add(k.mul(own, d.reducedRows), position);
     Row row = values.row(position, {});
     values.placeRow(row);
+    if (s.ahead)
+      placeCopies(row, slot);
+    return row;
+  };
+  auto emit = [&](Row row, Running &running) {
+    exchanged = 0;
     for (int stage = 0; stage < d.stages; ++stage)
       emitStreamedStage(stage, row, running);
   };
   Value first = s.byUnit() ? k.integer(type, 0) : own;
   if (s.steps() == 1) {
-    emit(first, running);
+    emit(rowAt(first, {}), running);
   } else {
     // The trip count may differ from block to block, but not within one.
     SmallVector<Value> initial = flatten(running);
     size_t reductions = initial.size();
     initial.push_back(parity);
     Value end = k.integer(type, s.rowLimit()), by = k.integer(type, s.rowStride());
+    if (s.ahead) {
+      initial.push_back(k.integer(0));
+      copyStreamed(rowAt(first, initial.back()));
+      k.commitCopies();
+    }
     SmallVector<Value> results = k.loop(first, end, by, initial, [&](Value position, ValueRange arguments) {
       Running current = unflatten(arguments.take_front(reductions));
-      parity = arguments.back();
-      emit(position, current);
+      parity = arguments[reductions];
+      Value slot, other;
+      if (s.ahead) {
+        slot = arguments.back();
+        other = arith::SubIOp::create(k.b, k.integer(s.aheadBytes()), slot);
+        Value next = k.add(position, s.rowStride()), there = k.less(next, s.rowLimit());
+        k.when(there, [&] { copyStreamed(rowAt(next, other)); });
+        k.commitCopies();
+        k.awaitCopies(1);
+      }
+      emit(rowAt(position, slot), current);
       SmallVector<Value> yielded = flatten(current);
       Value both = k.integer(exchanges * s.block() / 32);
       yielded.push_back(arith::SubIOp::create(k.b, both, parity));
+      if (s.ahead)
+        yielded.push_back(other);
       return yielded;
     });
     running = unflatten(ArrayRef<Value>(results).take_front(reductions));
   }
   storeScalars(running);
+}
+
+// By the threads that will read what they copy, at the same columns.
+void ClusterEmitter::copyStreamed(Row row) {
+  overColumns({}, [&](ValueRange) -> SmallVector<Value> {
+    values.newColumns(row);
+    values.copyRow(row);
+    return {};
+  });
+}
+
+// All columns of the thread: in a loop, and those behind its last whole step once more.
+SmallVector<Value> ClusterEmitter::overColumns(SmallVector<Value> carried,
+                                               const std::function<SmallVector<Value>(ValueRange)> &body) {
+  int64_t step = s.tileWidth(), whole = s.inner / step * step;
+  Value start = k.mul(lane, s.chunk);
+  if (whole) {
+    Value zero = k.integer(0), end = k.integer(whole), by = k.integer(step);
+    carried = k.loop(zero, end, by, carried, [&](Value at, ValueRange before) {
+      placeColumns(k.add(at, start), false, 0);
+      return body(before);
+    });
+  }
+  if (whole < s.inner) {
+    placeColumns(k.add(start, whole), true, whole + (s.lanes - 1) * s.chunk);
+    carried = body(carried);
+  }
+  return carried;
 }
 
 void ClusterEmitter::emitStreamedStage(int stage, Row &row, Running &running) {
@@ -84,32 +134,17 @@ void ClusterEmitter::emitStreamedStage(int stage, Row &row, Running &running) {
     }
   size_t rowSums = sums.size();
   llvm::append_range(sums, flatten(running));
-  auto part = [&](Value start, bool mayEnd, int64_t last, ValueRange before) {
-    placeColumns(start, mayEnd, last);
+  sums = overColumns(sums, [&](ValueRange before) {
     values.newColumns(row);
     Running current = unflatten(before.drop_front(rowSums));
     SmallVector<Item> items;
-    for (const Root &root : roots)
-      emitRoot(root, row, current, items);
+    emitRoots(roots, row, current, items);
     SmallVector<Value> after;
     for (auto [i, item] : llvm::enumerate(items))
       after.push_back(combine(k.b, kindOf(item.reduce), before[i], item.value));
     llvm::append_range(after, flatten(current));
     return after;
-  };
-  int64_t step = s.tileWidth(), whole = s.inner / step * step;
-  Value start = k.mul(lane, s.chunk);
-  if (whole) {
-    Value zero = k.integer(0), end = k.integer(whole), by = k.integer(step);
-    sums = k.loop(zero, end, by, sums, [&](Value at, ValueRange before) {
-      Value from = k.add(at, start);
-      return part(from, false, 0, before);
-    });
-  }
-  if (whole < s.inner) {
-    Value from = k.add(start, whole);
-    sums = part(from, true, whole + (s.lanes - 1) * s.chunk, sums);
-  }
+  });
   values.newColumns(row);
   running = unflatten(ArrayRef<Value>(sums).drop_front(rowSums));
   SmallVector<Item> items;

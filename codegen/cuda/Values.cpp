@@ -13,6 +13,8 @@ Values::Values(CudaBuilder &k, ClusterOp cluster, const Schedule &s) : k(k), bod
   for (Value v : s.loads) {
     if (canonical(v) != v)
       continue;
+    if (s.ahead && llvm::is_contained(s.held, v))
+      continue;
     if (dependsOnRow(v))
       rowLoads.push_back(v);
     else if (d.isFull(v))
@@ -130,14 +132,44 @@ Value Values::loadScalar(Row &row, Value v) {
 Value Values::loadVector(Row &row, Value v, int64_t chunk) {
   const View &view = s.domain.views.find(v)->second;
   Type element = elementOf(v);
-  auto it = held.find(v);
-  if (it != held.end() && !single)
+  if (auto copied = row.copies.find(v); copied != row.copies.end() && !single)
+    return loadCopied(copied->second, v, chunk);
+  if (auto it = held.find(v); it != held.end() && !single)
     return loadHeld(row, v, chunk, it->second);
   Value at = pointer(row, view, pointers[s.domain.viewBase.lookup(v)], element, chunk);
   return loadAt(at, view, element);
 }
 
 // As bits: there is nothing to be computed on the way.
+Value Values::fromBits(Value bits, Type element) {
+  if (element.isInteger(1)) {
+    Value zero = k.integer(bits.getType(), 0);
+    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, bits, zero);
+  }
+  return elementOf(bits) == element ? bits : Value(arith::BitcastOp::create(k.b, widen(element, width()), bits));
+}
+
+Value Values::loadCopied(Value buffer, Value v, int64_t chunk) {
+  Type element = elementOf(v), bits = k.b.getIntegerType(8 * CudaBuilder::bytesOf(element));
+  Value here = k.address(buffer, columns.at[chunk], bits);
+  return fromBits(k.load(here, bits, width(), s.chunk * CudaBuilder::bytesOf(element)), element);
+}
+
+void Values::copy(Row &row, Value v, Value buffer) {
+  Type bits = k.b.getIntegerType(8 * CudaBuilder::bytesOf(elementOf(v)));
+  for (size_t c = 0; c < columns.at.size(); ++c) {
+    Value from = pointer(row, s.domain.views.find(v)->second, pointers[s.domain.viewBase.lookup(v)], bits, c);
+    Value to = k.address(buffer, columns.at[c], bits);
+    Value active = k.both(row.active, columns.active[c]);
+    k.when(active, [&] { k.copyAsync(to, from, s.chunk * CudaBuilder::bytesOf(bits)); });
+  }
+}
+
+void Values::copyRow(Row &row) {
+  for (Value v : s.held)
+    copy(row, v, row.copies.lookup(v));
+}
+
 Value Values::loadHeld(Row &row, Value v, int64_t chunk, const Held &place) {
   const View &view = s.domain.views.find(v)->second;
   Type element = elementOf(v), bits = k.b.getIntegerType(8 * CudaBuilder::bytesOf(element));
@@ -150,11 +182,7 @@ Value Values::loadHeld(Row &row, Value v, int64_t chunk, const Held &place) {
     word = loadAt(at, view, bits);
     k.when(columns.active[chunk], [&] { k.store(word, here, bits, alignment); });
   }
-  if (element.isInteger(1)) {
-    Value zero = k.integer(word.getType(), 0);
-    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, word, zero);
-  }
-  return element == bits ? word : Value(arith::BitcastOp::create(k.b, widen(element, width()), word));
+  return fromBits(word, element);
 }
 
 Value Values::loadAt(Value at, const View &view, Type element) {

@@ -21,6 +21,7 @@ struct Row {
   llvm::DenseMap<mlir::Value, mlir::Value> scalars;                    // the same along the row
   llvm::SmallVector<llvm::DenseMap<mlir::Value, mlir::Value>> vectors; // by chunk
   llvm::DenseMap<const fuse::View *, mlir::Value> offsets, leads;      // of views: of the row, of the first chunk
+  llvm::DenseMap<mlir::Value, mlir::Value> copies;                     // of views: where in shared memory they are
 };
 
 class Values {
@@ -46,6 +47,9 @@ public:
   // Forgets what depends on the columns, which have moved.
   void newColumns(Row &row);
 
+  // Starts copying the held views of a row to where its copies are to be, at the columns.
+  void copyRow(Row &row);
+  void copy(Row &row, mlir::Value view, mlir::Value buffer);
   // What a row loads, unless it repeats over rows; in a fixed order, as values to hand on.
   void loadRow(Row &row);
   llvm::SmallVector<mlir::Value> loaded(Row &row);
@@ -76,6 +80,8 @@ private:
   mlir::Value canonical(mlir::Value view) const;
   mlir::Value offset(Row &row, const fuse::View &view);
   mlir::Value loadVector(Row &row, mlir::Value view, int64_t chunk);
+  mlir::Value fromBits(mlir::Value bits, mlir::Type element);
+  mlir::Value loadCopied(mlir::Value buffer, mlir::Value view, int64_t chunk);
   mlir::Value loadHeld(Row &row, mlir::Value view, int64_t chunk, const Held &place);
   mlir::Value loadScalar(Row &row, mlir::Value view);
   mlir::Value iota(Row &row, IotaOp op, int64_t chunk, bool full);

@@ -198,6 +198,13 @@ private:
       Value id = number(0), count = number(-1);
       call("msampEmulatedBarrier", {}, {id, count});
       op->erase();
+    } else if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) { // done at once, which waiting allows
+      Type bytes = VectorType::get({static_cast<int64_t>(copy.getSize())}, b.getI8Type());
+      Value all = LLVM::LoadOp::create(b, bytes, copy.getSrc(), 1);
+      LLVM::StoreOp::create(b, all, copy.getDst(), 1);
+      op->erase();
+    } else if (isa<NVVM::CpAsyncCommitGroupOp, NVVM::CpAsyncWaitGroupOp, NVVM::SyncWarpOp>(op)) {
+      op->erase();
     } else if (auto barrier = dyn_cast<NVVM::BarrierOp>(op)) {
       call("msampEmulatedBarrier", {}, {barrier.getBarrierId(), barrier.getNumberOfThreads()});
       op->erase();
