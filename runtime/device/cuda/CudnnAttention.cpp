@@ -34,12 +34,14 @@ fe::graph::Tensor_attributes statistics(const Tensor &t, int64_t batches) {
       .set_stride({t.strides[0], t.strides[1], t.strides[2], 1});
 }
 
-fe::graph::Tensor_attributes biasOf(const Tensor &t, int64_t batches) {
+// A mask of keys alone [B, 1, 1, S] is said to have all queries, a stride of 0 apart: the library's gradients of one with a
+// single query are zeros.
+fe::graph::Tensor_attributes biasOf(const Tensor &t, int64_t batches, int64_t queries) {
   return fe::graph::Tensor_attributes()
       .set_uid(Bias)
       .set_data_type(dataType(t.type))
-      .set_dim({t.shape[0] == 1 ? 1 : batches, t.shape[1], t.shape[2], t.shape[3]})
-      .set_stride({t.strides[0], t.strides[1], t.strides[2], t.strides[3]});
+      .set_dim({t.shape[0] == 1 ? 1 : batches, t.shape[1], queries, t.shape[3]})
+      .set_stride({t.strides[0], t.strides[1], t.shape[2] == 1 ? 0 : t.strides[2], t.strides[3]});
 }
 
 // The last query sees the last key; where there are as many of both, that is also the first the first, which more
@@ -93,7 +95,7 @@ struct CudnnAttention::Impl {
                           .set_attn_scale(static_cast<float>(args.scale));
     mask(attributes, args);
     if (args.hasBias)
-      attributes.set_bias(graph->tensor(biasOf(args.bias, batches)));
+      attributes.set_bias(graph->tensor(biasOf(args.bias, batches, args.q.shape[1])));
     auto [o, stats] = graph->sdpa(q, k, v, attributes);
     const auto wantedO = heads(args.o, O, batches), wantedStats = statistics(args.lse, batches);
     o->set_output(true).set_uid(O).set_dim(wantedO.get_dim()).set_stride(wantedO.get_stride());
@@ -127,7 +129,7 @@ struct CudnnAttention::Impl {
                           .set_deterministic_algorithm(options.deterministic);
     mask(attributes, args);
     if (args.hasBias)
-      attributes.set_bias(graph->tensor(biasOf(args.bias, batches)));
+      attributes.set_bias(graph->tensor(biasOf(args.bias, batches, args.q.shape[1])));
     auto [dQ, dK, dV] = graph->sdpa_backward(q, k, v, o, dO, stats, attributes);
     auto output = [&](auto &to, const Tensor &t, Id id) {
       const auto wanted = heads(t, id, batches);
