@@ -87,7 +87,8 @@ Json report(Executor &executor, const std::string &device, const Options &option
     sum.flops += one.flops;
     sum.count += one.count;
     busy += kernel.beside ? 0 : one.seconds;
-    if (kernel.kind == StepKind::Gemm && sizeOf(kernel.operands) < sizeOf(narrowest))
+    const bool product = kernel.kind == StepKind::Gemm || kernel.kind == StepKind::Convolution;
+    if (product && sizeOf(kernel.operands) < sizeOf(narrowest))
       narrowest = kernel.operands;
     Json entry = row(one, median);
     entry["kind"] = std::string(nameOf(kernel.kind));
@@ -98,6 +99,8 @@ Json report(Executor &executor, const std::string &device, const Options &option
   }
   Json byKind = Json::array();
   for (size_t k = 0; k < stepKindCount; ++k) {
+    if (kinds[k].count == 0) // a text model has no convolutions, and need not say so
+      continue;
     Json entry = row(kinds[k], median);
     entry["kind"] = std::string(nameOf(static_cast<StepKind>(k)));
     byKind.push_back(std::move(entry));
