@@ -6,6 +6,7 @@
 #include "codegen/cpu/ExpandConversions.h"
 #include "codegen/cpu/UpdateKernel.h"
 #include "codegen/kernel/Compile.h"
+#include "codegen/kernel/ReduceAngles.h"
 
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "llvm/IR/Module.h"
@@ -106,6 +107,7 @@ LogicalResult writeHostLibrary(ModuleOp module, const std::string &path) {
   // Transcendental functions and conversions of FP8 and BF16 as plain arithmetic, so that the library needs no other.
   PopulatePatterns rounds[] = {[](RewritePatternSet &patterns) {
                                  math::populateExpansionPatterns(patterns, {"exp2"});
+                                 populateReduceAnglePatterns(patterns);
                                  populateMathPolynomialApproximationPatterns(patterns);
                                },
                                populateExpandConversionPatterns};

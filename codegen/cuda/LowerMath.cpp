@@ -1,6 +1,7 @@
 // Division and elementary functions by the approximate instructions (ex2, rcp, sqrt, rsqrt; 1 to 2 units in the last
 // place) and FMAs around them. What kernels seldom need keeps MLIR's polynomials.
 #include "codegen/cuda/Lowering.h"
+#include "codegen/kernel/ReduceAngles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -176,6 +177,7 @@ void populateMathPatterns(RewritePatternSet &patterns) {
   // By exponentials and logarithms, which are lowered in turn.
   static constexpr StringRef composed[] = {"powf", "tan", "sinh", "cosh", "asinh", "acosh", "atanh"};
   math::populateExpansionPatterns(patterns, composed);
+  populateReduceAnglePatterns(patterns);
   populateMathPolynomialApproximationPatterns(patterns);
 }
 

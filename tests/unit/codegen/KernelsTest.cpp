@@ -78,6 +78,18 @@ TEST_P(Kernels, GeluAndItsSlope) {
   }
 }
 
+// Rotary embeddings have angles of as many radians as there are positions.
+TEST_P(Kernels, SineAndCosineOfLargeAngles) {
+  for (double spread : {1.0, 100.0, 10000.0}) {
+    Outcome r = run(R"(func.func @f(%x: tensor<40x64xf32>) -> (tensor<40x64xf32>, tensor<40x64xf32>) {
+      %s = math.sin %x : tensor<40x64xf32>
+      %c = math.cos %x : tensor<40x64xf32>
+      return %s, %c : tensor<40x64xf32>, tensor<40x64xf32> })",
+                    spread);
+    expectClose(r, 5e-7);
+  }
+}
+
 TEST_P(Kernels, LayerNormWithStatistics) {
   for (const char *width : {"5", "16", "128", "131"}) {
     std::string d = width,
