@@ -7,7 +7,7 @@
 
 namespace msamp::codegen::cuda {
 
-// Neighbouring columns of four rows -> four rows of each of these columns. `columns` 0: the rows are scalars.
+// Neighbouring columns of four rows, or of two -> these rows of each of the columns. `columns` 0: the rows are scalars.
 llvm::SmallVector<mlir::Value> turnRows(CudaBuilder &k, llvm::ArrayRef<mlir::Value> rows, mlir::Type element,
                                         int64_t columns);
 
@@ -54,7 +54,9 @@ private:
   // Says where in shared memory the copies of rows are; `slot`: of the two sets of rows there, as an offset in bytes.
   void placeCopies(llvm::MutableArrayRef<Row> rows, mlir::Value slot);
   void copyColumns();
+  mlir::Value unitOf(mlir::Value step);
   mlir::Value positionOf(mlir::Value step);
+  void endUnit(mlir::Value step, Running &running);
   // Results with rows innermost (TurnedTiles.cpp, StagedRows.cpp).
   struct Turned {
     mlir::Value value;
@@ -86,7 +88,7 @@ private:
 
   // Results of reductions over rows (Partials.cpp).
   mlir::Value exchange(mlir::Value value, int64_t bit);
-  void storeColumns(const Running &running);
+  void storeColumns(const Running &running, fuse::ReductionKind which, mlir::Value unit);
   void storeScalars(const Running &running);
   // Stores a complete result of a reduction in its type; `index` in elements.
   void storeResult(mlir::Operation *reduce, mlir::Value value, mlir::Value base, mlir::Value index);
@@ -104,6 +106,7 @@ private:
   mlir::Block &body;
   Values values;
   mlir::Value thread, block, tile, group, lane, team, inTeam; // inTeam: null where all threads have a team
+  mlir::Value columnsBuffer;          // for sums of columns of several teams
   mlir::Value exchangeBuffer, parity; // of teams of several warps; parity: offset of the half in use
   llvm::SmallVector<Turned> staged;
   int64_t exchanges = 0, exchanged = 0; // slots of that buffer: in all, and used so far in this step

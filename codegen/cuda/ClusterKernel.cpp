@@ -96,6 +96,8 @@ void ClusterEmitter::begin() {
     exchanges += kind == ReductionKind::Row && !values.isPick(op) ? s.rowsAtOnce : 0;
   if (exchanges && s.lanes > 32)
     exchangeBuffer = k.sharedArray(module, symbol + "_exchange", 2 * exchanges * s.block() / 32);
+  if (s.teams > 1 && !s.streamed && (s.byUnit() || s.has(ReductionKind::Column)))
+    columnsBuffer = k.sharedArray(module, symbol + "_columns", s.teams * s.tileWidth());
   parity = k.integer(0);
   values.prologue = parity.getDefiningOp();
 }
@@ -168,11 +170,17 @@ Row ClusterEmitter::rowAt(Value position) {
     Value last = k.integer(position.getType(), s.rowLimit() - 1);
     position = arith::MinUIOp::create(k.b, position, last);
   }
-  if (s.byUnit()) {
+  if (s.byUnit() && !s.walksUnits()) {
     Value unit = k.resize(group, position.getType());
     position = k.add(k.mul(unit, d.reducedRows), position);
   }
   return values.row(position, active);
+}
+
+// Whose rows the group has in a step.
+Value ClusterEmitter::unitOf(Value step) {
+  Value before = s.walksUnits() ? k.mul(k.divide(step, s.unitSteps()), s.groups) : k.integer(step.getType(), 0);
+  return k.add(before, k.resize(group, step.getType()));
 }
 
 // Where the team's rows of a step begin.
@@ -180,12 +188,16 @@ Value ClusterEmitter::positionOf(Value step) {
   Type type = step.getType();
   Value own = k.resize(team, type);
   if (s.stagedRows) {
-    int64_t perTile = s.stagedRows / (s.teams * s.rowsAtOnce);
+    int64_t perTile = s.shareSteps();
     Value tileOf = k.mul(k.divide(step, perTile), s.groups);
     tileOf = k.add(tileOf, k.resize(group, type));
     Value within = k.mul(k.remainder(step, perTile), s.teams);
     within = k.mul(k.add(within, own), s.rowsAtOnce);
     return k.add(k.mul(tileOf, s.stagedRows), within);
+  }
+  if (s.walksUnits()) {
+    Value within = k.mul(k.remainder(step, s.unitSteps()), s.teams * s.rowsAtOnce);
+    return k.add(k.mul(unitOf(step), d.reducedRows), k.add(within, own));
   }
   Value first = own;
   if (!s.byUnit()) {
@@ -290,8 +302,7 @@ void ClusterEmitter::emitRows() {
     if (s.evenSteps() && s.shares() % s.groups) {
       Value rest = arith::SubIOp::create(k.b, k.integer(type, s.shares() + s.groups - 1), k.resize(group, type));
       count = k.divide(rest, s.groups);
-      if (s.stagedRows)
-        count = k.mul(count, s.stagedRows / (s.teams * s.rowsAtOnce));
+      count = k.mul(count, s.shareSteps());
     }
     SmallVector<Value> results = k.loop(zero, count, one, initial, [&](Value step, ValueRange arguments) {
       Value position = positionOf(step);
@@ -339,6 +350,8 @@ void ClusterEmitter::emitRows() {
         stageRows(rows, step);
         storeStaged(step);
       }
+      if (s.walksUnits())
+        endUnit(step, current);
       SmallVector<Value> yielded = flatten(current);
       llvm::append_range(yielded, next);
       if (s.ahead)
@@ -351,8 +364,20 @@ void ClusterEmitter::emitRows() {
     });
     running = unflatten(ArrayRef<Value>(results).take_front(reductions));
   }
-  storeColumns(running);
+  storeColumns(running, ReductionKind::Column, {});
+  if (s.byUnit() && !s.walksUnits())
+    storeColumns(running, ReductionKind::OuterColumn, unitOf(zero));
   storeScalars(running);
+}
+
+// After the last rows of a unit its sums are complete, and those of the next one start.
+void ClusterEmitter::endUnit(Value step, Running &running) {
+  Value last = k.equal(k.remainder(step, s.unitSteps()), s.unitSteps() - 1);
+  k.when(last, [&] { storeColumns(running, ReductionKind::OuterColumn, unitOf(step)); });
+  for (auto &[op, kind] : s.reductions)
+    if (kind == ReductionKind::OuterColumn)
+      for (Value &sum : running[op])
+        sum = k.select(last, neutral(k.b, kindOf(op), values.width()), sum);
 }
 
 // The rows of a team, or the tiles of a single row that a block has, one after the other.

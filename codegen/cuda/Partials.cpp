@@ -36,20 +36,15 @@ void ClusterEmitter::storeResult(Operation *op, Value value, Value base, Value i
   k.store(value, at, element, std::max<int64_t>(width, 1) * CudaBuilder::bytesOf(element));
 }
 
-// Sums of columns: of the block's teams first, in shared memory.
-void ClusterEmitter::storeColumns(const Running &running) {
-  if (s.streamed)
-    return; // they are in place
-  Value buffer;
+// Sums of columns, or those of a unit: of the block's teams first, in shared memory.
+void ClusterEmitter::storeColumns(const Running &running, ReductionKind which, Value unitAt) {
   Row unit;
+  if (unitAt)
+    unit = values.row(k.mul(unitAt, d.reducedRows), {});
   for (auto &[op, kind] : s.reductions) {
-    if (kind != ReductionKind::Column && kind != ReductionKind::OuterColumn)
+    if (kind != which)
       continue;
     bool byColumn = kind == ReductionKind::Column; // one value a column, in a row of partial results
-    if (!byColumn && !unit.index) {
-      Type type = d.rows < (int64_t(1) << 31) ? k.i32() : k.i64();
-      unit = values.row(k.mul(k.resize(group, type), d.reducedRows), {});
-    }
     SmallVector<Value> sums = running.find(op)->second;
     // Teams within a warp first, by exchange.
     int64_t teams = s.teams;
@@ -88,14 +83,11 @@ void ClusterEmitter::storeColumns(const Running &running) {
     if (!byColumn)
       first = values.rowPointer(unit, storeOf(op), base, k.f32());
     int64_t width = s.tileWidth();
-    if (!buffer)
-      buffer = k.sharedArray(module, symbol + "_columns", teams * width);
-    else
-      k.barrier();
+    k.barrier(); // the sums before these have been read
     Value mine = k.mul(holder, width);
     mine = k.add(mine, k.mul(lane, s.chunk));
     k.when(holds, [&] {
-      Value at = k.address(buffer, mine, k.f32());
+      Value at = k.address(columnsBuffer, mine, k.f32());
       for (int64_t c = 0; c < s.chunks; ++c)
         k.store(sums[c], k.address(at, c * values.columns.step, k.f32()), k.f32(), 4 * s.chunk);
     });
@@ -113,7 +105,7 @@ void ClusterEmitter::storeColumns(const Running &running) {
       if (s.tiles * width != s.inner)
         inside = k.both(inside, k.less(global, s.inner));
       k.when(inside, [&] {
-        Value at = k.address(buffer, column, k.f32()), total;
+        Value at = k.address(columnsBuffer, column, k.f32()), total;
         for (int64_t t = 0; t < teams; ++t) {
           Value other = k.load(k.address(at, t * width, k.f32()), k.f32(), 0);
           total = total ? combine(k.b, kindOf(op), total, other) : other;

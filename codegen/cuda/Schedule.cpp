@@ -178,6 +178,9 @@ private:
       s.teams = std::min(std::max<int64_t>(1, 256 / s.lanes), std::max<int64_t>(1, d.reducedRows));
       s.groups = units;
       twoRows();
+      // Blocks that last: one for each unit has nothing to do until its first rows come, and leaves partial sums.
+      if (few && d.reducedRows % (s.teams * s.rowsAtOnce) == 0)
+        s.groups = std::min<int64_t>(units, std::max<int64_t>(1, 512 / s.block()) * target.multiprocessors);
     } else if (columns) {
       s.teams = std::max<int64_t>(1, 256 / s.lanes);
       s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), (s.lanes > 256 ? 1 : 2) * target.multiprocessors);
@@ -444,13 +447,17 @@ std::pair<int, int> Schedule::stagesOf(Value view, ClusterOp cluster) const {
 }
 
 int64_t Schedule::steps() const {
+  if (walksUnits())
+    return ceilDiv(units(), groups) * unitSteps();
   if (stagedRows)
-    return ceilDiv(ceilDiv(domain.rows, stagedRows), groups) * (stagedRows / (teams * rowsAtOnce));
+    return ceilDiv(ceilDiv(domain.rows, stagedRows), groups) * shareSteps();
   return ceilDiv(rowLimit(), rowStride() * rowsAtOnce);
 }
 
 bool Schedule::evenSteps() const {
-  return !byUnit() && (stagedRows ? domain.rows % stagedRows == 0 : rowsAtOnce == 1 && domain.rows % teams == 0);
+  if (byUnit())
+    return walksUnits();
+  return stagedRows ? domain.rows % stagedRows == 0 : rowsAtOnce == 1 && domain.rows % teams == 0;
 }
 
 int64_t Schedule::partialOffset(Operation *reduction) const {

@@ -38,13 +38,19 @@ struct Schedule {
   int64_t tileWidth() const { return lanes * chunk * chunks; }
   bool has(fuse::ReductionKind kind) const;
   // Rows that a group walks over, and how many there are between two of a team.
-  int64_t rowLimit() const { return byUnit() ? domain.reducedRows : domain.rows; }
+  int64_t rowLimit() const { return byUnit() && !walksUnits() ? domain.reducedRows : domain.rows; }
   int64_t rowStride() const { return byUnit() ? teams : groups * teams; }
   int64_t steps() const; // at most
+  // With OuterColumn reductions: whether groups go over the rows of several units, one after the other. Unit `groups`
+  // further on is the next.
+  bool walksUnits() const { return byUnit() && groups < units(); }
+  int64_t units() const { return domain.rows / domain.reducedRows; }
+  int64_t unitSteps() const { return domain.reducedRows / (teams * rowsAtOnce); }
   // Whether all rows of all steps of a block are there, though blocks have not equally many steps: one for each of its
   // shares, of which there are `shares` in all and share `groups` further on is its next.
   bool evenSteps() const;
-  int64_t shares() const { return domain.rows / (stagedRows ? stagedRows : teams); }
+  int64_t shares() const { return walksUnits() ? units() : domain.rows / (stagedRows ? stagedRows : teams); }
+  int64_t shareSteps() const { return walksUnits() ? unitSteps() : stagedRows ? stagedRows / (teams * rowsAtOnce) : 1; }
   bool isTurned(const fuse::View &store) const;
   bool byUnit() const { return has(fuse::ReductionKind::OuterColumn); }
 

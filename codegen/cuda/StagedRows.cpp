@@ -1,5 +1,5 @@
-// Results with rows innermost of kernels that hold whole rows: a block stages the bytes of 16 or 32 rows in shared
-// memory, four rows of a column at a time, and its threads store runs of 16 rows of a column.
+// Results with rows innermost of kernels that hold whole rows: a block stages the bytes of 64 or 32 rows in shared
+// memory, two or four rows of a column at a time, and its threads store runs of 16 rows of a column.
 #include "codegen/cuda/ClusterEmitter.h"
 
 using namespace mlir;
@@ -8,7 +8,7 @@ namespace msamp::codegen::cuda {
 
 // Columns are an odd number of words apart: each bank is used once.
 void ClusterEmitter::stageRows(MutableArrayRef<Row> rows, Value step) {
-  Value first = k.remainder(step, s.stagedRows / (s.teams * s.rowsAtOnce));
+  Value first = k.remainder(step, s.shareSteps());
   first = k.mul(first, s.teams);
   first = k.add(first, k.resize(team, first.getType()));
   first = k.resize(k.mul(first, s.rowsAtOnce), k.i32());
@@ -21,7 +21,7 @@ void ClusterEmitter::stageRows(MutableArrayRef<Row> rows, Value step) {
         parts.push_back(inMemory(row, target, c));
       for (auto [j, column] : llvm::enumerate(turnRows(k, parts, target.element, s.chunk))) {
         int64_t line = (c * s.chunk + static_cast<int64_t>(j)) * s.lanes;
-        k.store(column, k.address(at, line * s.stagedPitch(), target.element), target.element, 4);
+        k.store(column, k.address(at, line * s.stagedPitch(), target.element), target.element, s.rowsAtOnce);
       }
     }
   }
@@ -29,7 +29,7 @@ void ClusterEmitter::stageRows(MutableArrayRef<Row> rows, Value step) {
 
 // After the last step of a tile.
 void ClusterEmitter::storeStaged(Value step) {
-  int64_t perTile = s.stagedRows / (s.teams * s.rowsAtOnce), runs = s.stagedRows / 16;
+  int64_t perTile = s.shareSteps(), runs = s.stagedRows / 16;
   Value last = k.equal(k.remainder(step, perTile), perTile - 1);
   k.when(last, [&] {
     k.barrier();

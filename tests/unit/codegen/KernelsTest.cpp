@@ -367,6 +367,18 @@ TEST_P(Kernels, SumOverBatchAndOverInnerAndOuter) {
   expectClose(r, 1e-5);
 }
 
+// More sums over the batch than blocks: each goes over several of them.
+TEST_P(Kernels, RowsWithManySumsOverBatch) {
+  Outcome r = run(
+      R"(func.func @f(%x: tensor<2x2120x16xf32>) -> (tensor<2x2120x16xf32>, tensor<2120x16xf32>, tensor<16xf32>) {
+    %y = msamp.softmax %x : tensor<2x2120x16xf32> -> tensor<2x2120x16xf32>
+    %a = msamp.reduce sum %y dims = [0] : tensor<2x2120x16xf32> -> tensor<2120x16xf32>
+    %b = msamp.reduce sum %y dims = [0, 1] : tensor<2x2120x16xf32> -> tensor<16xf32>
+    return %y, %a, %b : tensor<2x2120x16xf32>, tensor<2120x16xf32>, tensor<16xf32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
 TEST_P(Kernels, SumOverAMiddleDimension) {
   Outcome r = run(R"(func.func @f(%x: tensor<4x6x3x20xf32>) -> tensor<4x3x20xf32> {
     %e = math.exp %x : tensor<4x6x3x20xf32>
