@@ -8,7 +8,7 @@ namespace msamp::codegen::cuda {
 
 SmallVector<Value> turnRows(CudaBuilder &k, ArrayRef<Value> rows, Type element, int64_t columns) {
   SmallVector<Value> turned;
-  auto word = VectorType::get({4}, element);
+  auto word = VectorType::get({static_cast<int64_t>(rows.size())}, element);
   if (columns % 4) {
     for (int64_t j = 0; j < std::max<int64_t>(columns, 1); ++j) {
       SmallVector<Value> elements;
@@ -21,16 +21,21 @@ SmallVector<Value> turnRows(CudaBuilder &k, ArrayRef<Value> rows, Type element, 
   auto shuffle = [&](Value x, Value y, std::initializer_list<int64_t> order) -> Value {
     return vector::ShuffleOp::create(k.b, x, y, ArrayRef<int64_t>(order));
   };
+  auto slice = [&](Value x, int64_t offset, int64_t size) -> Value {
+    SmallVector<int64_t> offsets = {offset}, sizes = {size}, strides = {1};
+    return vector::ExtractStridedSliceOp::create(k.b, x, offsets, sizes, strides);
+  };
   for (int64_t from = 0; from < columns; from += 4) {
     SmallVector<Value> parts;
-    for (Value row : rows) {
-      SmallVector<int64_t> offset = {from}, size = {4}, stride = {1};
-      if (columns == 4)
-        parts.push_back(row);
-      else
-        parts.push_back(vector::ExtractStridedSliceOp::create(k.b, row, offset, size, stride));
-    }
+    for (Value row : rows)
+      parts.push_back(columns == 4 ? row : slice(row, from, 4));
     Value low01 = shuffle(parts[0], parts[1], {0, 4, 1, 5}), high01 = shuffle(parts[0], parts[1], {2, 6, 3, 7});
+    if (rows.size() == 2) {
+      for (Value pair : {low01, high01})
+        for (int64_t j = 0; j < 2; ++j)
+          turned.push_back(slice(pair, 2 * j, 2));
+      continue;
+    }
     Value low23 = shuffle(parts[2], parts[3], {0, 4, 1, 5}), high23 = shuffle(parts[2], parts[3], {2, 6, 3, 7});
     turned.push_back(shuffle(low01, low23, {0, 1, 4, 5}));
     turned.push_back(shuffle(low01, low23, {2, 3, 6, 7}));
