@@ -84,10 +84,13 @@ bool StoragePlan::onlyGradients(Value v) {
 }
 
 void StoragePlan::findNative() {
-  for (Operation &op : body)
+  for (Operation &op : body) {
+    // An op over windows writes images in the type that it reads them in; only a filter's gradient may be wider.
+    const bool likeItsOperands = isa<GetOp>(op) || (isOverWindows(&op) && !isa<ConvWgradOp>(op));
     for (Value v : op.getResults())
-      if (isF32Tensor(v) && !exact.contains(v) && !isView(&op) && isNative(v) && (isa<GetOp>(op) || !onlyGradients(v)))
+      if (isF32Tensor(v) && !exact.contains(v) && !isView(&op) && isNative(v) && (likeItsOperands || !onlyGradients(v)))
         bf16.insert(v);
+  }
 }
 
 void StoragePlan::require(Value v) {
@@ -110,7 +113,7 @@ void StoragePlan::require(Value v) {
 void StoragePlan::propagate() {
   for (Operation &op : body) {
     for (OpOperand &use : op.getOpOperands())
-      if (takesBf16(use))
+      if (takesBf16(use) && !exact.contains(op.getResult(0)))
         require(use.get());
     if (!isView(&op) || !isF32Tensor(op.getResult(0)) || onlyGradients(op.getResult(0)))
       continue;
