@@ -92,6 +92,8 @@ void convTranspose(NodeContext &c) {
     throw Unsupported("output_shape or auto_pad; export it with pads and output_padding");
   Windows windows(c, x->dims, Dims(w->dims.begin() + 2, w->dims.end()));
   Dims extra = c.getInts("output_padding");
+  if (!extra.empty() && extra.size() != windows.size.size())
+    throw Invalid("output_padding " + printDims(extra) + " for an image of shape " + printDims(x->dims));
   extra.resize(windows.size.size(), 0);
   Dims dims{x->dims[0]};
   for (size_t d = 0; d < windows.size.size(); ++d) {

@@ -41,7 +41,8 @@ int64_t WindowAttr::count(int64_t d, int64_t extent) const {
 
 int64_t WindowAttr::countBeyond(int64_t d, int64_t extent) const {
   int64_t n = count(d, extent), room = extent + getLow()[d] + getHigh()[d] - reach(d);
-  bool rest = n == 0 || room % getStrides()[d] != 0;
+  // Of an image that is smaller than a window by a stride or more there is none beyond it either.
+  bool rest = n == 0 ? room > -getStrides()[d] : room % getStrides()[d] != 0;
   return rest && n * getStrides()[d] < extent + getLow()[d] ? n + 1 : n;
 }
 

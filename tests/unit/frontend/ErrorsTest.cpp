@@ -136,6 +136,13 @@ TEST(Errors, WindowsThatContradictTheirImage) {
   ModelFile deep(withHeader(R"(
     agraph (float[1, 3, 4, 4, 4, 4] x, float[4, 3, 3, 3, 3, 3] w) => (float[1, 4, a, b, c, d] y) { y = Conv(x, w) })"));
   expectError(deep.path(), kBadData, {"Conv:y", "windows over 4 dimensions"});
+  ModelFile small(withHeader(R"(
+    agraph (float[1, 3, 3, 8] x) => (float[1, 3, a, b] y) { y = MaxPool<kernel_shape = [5, 2], ceil_mode = 1>(x) })"));
+  expectError(small.path(), kBadData, {"MaxPool:y", "a window of 5 positions for an image of 3 with padding of 0 and 0"});
+  ModelFile more(withHeader(R"(
+    agraph (float[1, 3, 4, 4] x, float[3, 4, 3, 3] w) => (float[1, 4, a, b] y) {
+      y = ConvTranspose<strides = [2, 2], output_padding = [1]>(x, w) })"));
+  expectError(more.path(), kBadData, {"ConvTranspose:y", "output_padding [1] for an image of shape [1, 3, 4, 4]"});
 }
 
 TEST(Errors, WrongShapesNameTheNode) {
