@@ -256,23 +256,32 @@ private:
     }
   }
 
-  // The windows of an image: as many as have room, or one more that begins before the image ends.
-  void checkWindows(const std::string &where, const plan::Window &window, const plan::Operand &image, const plan::Operand &y) {
+  // The windows of an image: as many as have room, or with `beyond` one more that begins before the image ends. With `touch`
+  // none of them lies in padding alone.
+  void checkWindows(const std::string &where, const plan::Window &window, const plan::Operand &image, const plan::Operand &y,
+      bool beyond, bool touch) {
     constexpr int64_t most = int64_t{1} << 24;
     const int rank = window.size_size();
     if (rank < 1 || rank > 3 || window.strides_size() != rank || window.low_size() != rank || window.high_size() != rank ||
         window.dilations_size() != rank || image.shape_size() != rank + 2 || y.shape_size() != rank + 2 ||
-        image.shape(0) != y.shape(0))
+        image.shape(0) != y.shape(0) || image.shape(0) < 1 || image.shape(rank + 1) < 1 || y.shape(rank + 1) < 1)
       bad("{}: its window does not fit its operands", where);
     auto within = [](int64_t value, int64_t least) { return value >= least && value <= most; };
     for (int d = 0; d < rank; ++d) {
       if (!within(window.size(d), 1) || !within(window.strides(d), 1) || !within(window.dilations(d), 1) ||
           !within(window.low(d), 0) || !within(window.high(d), 0) || !within(image.shape(d + 1), 1) || !within(y.shape(d + 1), 1))
         bad("{}: impossible window along dimension {}", where, d + 1);
-      const int64_t last = (y.shape(d + 1) - 1) * window.strides(d), reach = (window.size(d) - 1) * window.dilations(d) + 1;
-      const int64_t room = image.shape(d + 1) + window.low(d);
-      if (last + reach > room + window.high(d) && last >= room)
-        bad("{}: {} windows along dimension {} leave an image of {}", where, y.shape(d + 1), d + 1, image.shape(d + 1));
+      const int64_t extent = image.shape(d + 1), stride = window.strides(d), step = window.dilations(d), low = window.low(d);
+      const int64_t room = extent + low + window.high(d) - (window.size(d) - 1) * step - 1;
+      const int64_t fit = room < 0 ? 0 : room / stride + 1;
+      const bool rest = fit == 0 ? room > -stride : room % stride != 0;
+      if (y.shape(d + 1) != fit && !(beyond && rest && y.shape(d + 1) == fit + 1 && fit * stride < extent + low))
+        bad("{}: {} windows along dimension {} of an image of {}, where {} fit", where, y.shape(d + 1), d + 1, extent, fit);
+      for (int64_t w = 0; touch && w < y.shape(d + 1); ++w) {
+        const int64_t first = w * stride - low, tap = first < 0 ? (-first + step - 1) / step : 0;
+        if (tap >= window.size(d) || first + tap * step >= extent)
+          bad("{}: window {} along dimension {} lies in padding alone", where, w, d + 1);
+      }
     }
     for (const plan::Operand *operand : {&image, &y})
       if (!isFloat(static_cast<Type>(operand->type())) || operand->strides_size() != 0)
@@ -286,7 +295,7 @@ private:
     const plan::Operand &image = step.has_conv_dgrad() ? result : first;
     const plan::Operand &filter = step.has_conv_wgrad() ? result : second;
     const plan::Operand &y = step.has_conv() ? result : step.has_conv_dgrad() ? first : second;
-    checkWindows(where, conv.window(), image, y);
+    checkWindows(where, conv.window(), image, y, /*beyond=*/false, /*touch=*/false);
     const int last = image.shape_size() - 1;
     const int64_t groups = conv.groups(), in = image.shape(last), out = y.shape(last);
     bool fits = groups > 0 && in % groups == 0 && out % groups == 0 && filter.shape_size() == last + 1 &&
@@ -300,7 +309,7 @@ private:
 
   void checkPool(const std::string &where, const plan::Pool &pool, const plan::Operand &image, const plan::Operand &y,
       const plan::Operand *tap) {
-    checkWindows(where, pool.window(), image, y);
+    checkWindows(where, pool.window(), image, y, /*beyond=*/true, /*touch=*/tap || !pool.count_padding());
     const int last = image.shape_size() - 1;
     if (image.shape(last) != y.shape(last))
       bad("{}: {} channels became {}", where, image.shape(last), y.shape(last));

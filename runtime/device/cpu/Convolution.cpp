@@ -48,7 +48,7 @@ void filterDescs(const ConvArgs &args, dnnl::memory::desc &plain, dnnl::memory::
 }
 
 size_t floatsOf(const dnnl::memory::desc &desc) {
-  return (desc.get_size() / sizeof(float) + 15) / 16 * 16;
+  return (desc.get_size() + 63) / 64 * 16; // whole cache lines
 }
 
 // Images of one tensor as FP32: where they lie, or by way of a buffer.

@@ -158,7 +158,12 @@ TEST_F(BadPlan, WindowsAreChecked) {
   conv("does not fit its operands", [](plan::Step &s) { s.mutable_conv()->mutable_window()->add_low(0); });
   conv("does not fit its operands", [](plan::Step &s) { s.mutable_conv()->clear_window(); });
   conv("impossible window along dimension 1", [](plan::Step &s) { s.mutable_conv()->mutable_window()->set_strides(0, 0); });
-  conv("7 windows along dimension 1 leave an image of 6", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(1, 7); });
+  conv("7 windows along dimension 1 of an image of 6, where 4 fit", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(1, 7); });
+  conv("2 windows along dimension 1 of an image of 6", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(1, 2); });
+  conv("does not fit its operands", [](plan::Step &s) {
+    s.mutable_inputs(0)->set_shape(0, 0);
+    s.mutable_outputs(0)->set_shape(0, 0);
+  });
   conv("its filter does not fit 2 and 4 channels in 1 groups", [](plan::Step &s) { s.mutable_inputs(1)->set_shape(2, 3); });
   conv("in 0 groups", [](plan::Step &s) { s.mutable_conv()->set_groups(0); });
   conv("floats in row-major order", [](plan::Step &s) { s.mutable_inputs(0)->set_type(plan::I32); });
@@ -174,6 +179,11 @@ TEST_F(BadPlan, WindowsAreChecked) {
     });
   };
   pool("which its kind does not take", [](plan::Step &s) { s.mutable_outputs()->RemoveLast(); });
+  pool("window 0 along dimension 1 lies in padding alone", [](plan::Step &s) {
+    s.mutable_max_pool()->mutable_window()->set_low(0, 3);
+    s.mutable_outputs(0)->set_shape(1, 7);
+    s.mutable_outputs(1)->set_shape(1, 7);
+  });
   pool("2 channels became 1", [](plan::Step &s) { s.mutable_outputs(0)->set_shape(2, 1); });
   pool("what it notes of its 3 taps", [](plan::Step &s) { s.mutable_outputs(1)->set_type(plan::I8); });
   pool("what it notes of its 3 taps", [](plan::Step &s) { s.mutable_outputs(1)->set_shape(1, 3); });
