@@ -181,7 +181,8 @@ private:
     try {
       body();
     } catch (...) {
-      grouped_ = false; // the next call is to see that this one failed, not to join it
+      grouped_ = false;
+      Nccl::get().ncclGroupEnd(); // or the next call would be within this group; what matters is what was thrown
       throw;
     }
     grouped_ = false;

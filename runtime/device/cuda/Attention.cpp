@@ -74,9 +74,8 @@ void Attention::forward(const AttentionArgs &args) {
   if (forLibrary(args)) {
     if (cudnn_.forward(args))
       return;
-    refusal_ = cudnn_.refusal();
+    tellSlowerWay("an attention", cudnn_.refusal());
   }
-  ++fallbacks_;
   if (!module_)
     module_ = Module(msampFatbinAttentionFallback, "kernels/AttentionFallback.cu");
   launchRows(stream_, module_, "msampAttention", a.batches * a.heads * a.queries, a.width + a.valueWidth + 32, a);
@@ -89,9 +88,8 @@ void Attention::backward(const AttentionArgs &args) {
       args.dV.type == type) {
     if (cudnn_.backward(args))
       return;
-    refusal_ = cudnn_.refusal();
+    tellSlowerWay("an attention", cudnn_.refusal());
   }
-  ++fallbacks_;
   if (!module_)
     module_ = Module(msampFatbinAttentionFallback, "kernels/AttentionFallback.cu");
   a.dO = viewOf(args.dO);

@@ -18,10 +18,6 @@ public:
   void forward(const AttentionArgs &args);
   void backward(const AttentionArgs &args);
 
-  // Calls that went to our own kernels, and why the last one of a type that cuDNN knows did; for people.
-  unsigned fallbacks() const { return fallbacks_; }
-  const std::string &refusal() const { return refusal_; }
-
 private:
   bool forLibrary(const AttentionArgs &args);
 
@@ -30,8 +26,6 @@ private:
   AttentionOptions options_;
   CudnnAttention cudnn_;
   Module module_; // loaded when it is first needed
-  unsigned fallbacks_ = 0;
-  std::string refusal_;
 };
 
 } // namespace msamp::runtime::cuda

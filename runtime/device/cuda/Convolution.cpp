@@ -35,15 +35,16 @@ CUfunction windowKernel(Module &module, const char *symbol) {
 
 void Convolution::run(const ConvArgs &args) {
   const Type type = args.x.type;
-  // Filters' gradients that are summed over micro-batches are FP32.
-  const bool fits = args.y.type == type && (args.filter.type == type ||
-                                            (args.pass == ConvPass::FilterGradient && args.filter.type == Type::F32));
+  // Filters' gradients that are summed over micro-batches are FP32. cuDNN chooses kernels that move 16 bytes at a time.
+  auto aligned = [](const Tensor &t) { return reinterpret_cast<uintptr_t>(t.data) % 16 == 0; };
+  const bool fits = args.y.type == type && aligned(args.x) && aligned(args.filter) && aligned(args.y) &&
+                    (args.filter.type == type ||
+                     (args.pass == ConvPass::FilterGradient && args.filter.type == Type::F32));
   if (Cudnn::builtIn() && fits && (type == Type::BF16 || type == Type::F16 || type == Type::F32)) {
     if (cudnn_.run(args))
       return;
-    refusal_ = cudnn_.refusal();
+    tellSlowerWay("a convolution", cudnn_.refusal());
   }
-  ++fallbacks_;
   ConvKernelArgs k{gridOf(args.window, args.x, args.y), args.x.data, args.filter.data, args.y.data, type,
                    args.filter.type, args.y.type, args.x.shape[args.x.rank - 1], args.y.shape[args.y.rank - 1],
                    args.groups};

@@ -24,16 +24,10 @@ public:
   // captured nothing of that happens.
   void run(const ConvArgs &args);
 
-  // Calls that went to our own kernels, and why the last one did where cuDNN was asked; for people.
-  unsigned fallbacks() const { return fallbacks_; }
-  const std::string &refusal() const { return refusal_; }
-
 private:
   CUstream stream_;
   Module &module_;
   CudnnConvolution cudnn_;
-  unsigned fallbacks_ = 0;
-  std::string refusal_;
 };
 
 } // namespace msamp::runtime::cuda

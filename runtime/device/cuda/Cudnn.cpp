@@ -1,5 +1,19 @@
 #include "runtime/device/cuda/Cudnn.h"
 
+#include <cstdio>
+#include <set>
+
+namespace msamp::runtime::cuda {
+
+void tellSlowerWay(const std::string &what, const std::string &why) {
+  static std::set<std::string> told;
+  const std::string text = what + ": " + why;
+  if (told.insert(text).second)
+    std::fprintf(stderr, "note: cuDNN does not take %s; it goes a slower way\n", text.c_str());
+}
+
+} // namespace msamp::runtime::cuda
+
 #ifdef MSAMP_HAVE_CUDNN
 
 #include <cstdlib>

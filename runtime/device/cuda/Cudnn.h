@@ -4,6 +4,8 @@
 
 #include "runtime/device/cuda/Driver.h"
 
+#include <string>
+
 struct cudnnContext;
 
 namespace msamp::runtime::cuda {
@@ -24,6 +26,9 @@ private:
   CUstream stream_;
   cudnnContext *handle_ = nullptr;
 };
+
+// Says on standard error, once for each text, that cuDNN does not do `what` and why: our own kernels do, more slowly.
+void tellSlowerWay(const std::string &what, const std::string &why);
 
 } // namespace msamp::runtime::cuda
 

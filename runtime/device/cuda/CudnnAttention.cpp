@@ -147,15 +147,19 @@ struct CudnnAttention::Impl {
         refusal = "tensors are not aligned to 16 bytes, or not in sequence along the head";
         return false;
       }
+    if (args.hasBias && reinterpret_cast<uintptr_t>(args.bias.data) % 16 != 0) {
+      refusal = "its bias is not aligned to 16 bytes";
+      return false;
+    }
     tensors.emplace_back(Stats, &args.lse);
     if (args.hasBias)
       tensors.emplace_back(Bias, &args.bias);
     GraphKey key = {gradient, args.causal, args.hasBias, std::bit_cast<int64_t>(args.scale)};
     for (auto [id, tensor] : tensors)
       addTo(key, *tensor);
-    auto [known, added] = graphs.try_emplace(std::move(key));
-    if (added)
-      known->second = gradient ? buildBackward(args) : buildForward(args);
+    auto known = graphs.find(key);
+    if (known == graphs.end())
+      known = graphs.emplace(std::move(key), gradient ? buildBackward(args) : buildForward(args)).first;
     return run(known->second, args, tensors);
   }
 

@@ -103,10 +103,10 @@ bool CudnnConvolution::run(const ConvArgs &args) {
     addTo(key, *tensor);
   for (const int64_t *list : {args.window.strides, args.window.low, args.window.dilations})
     key.insert(key.end(), list, list + args.window.rank);
-  auto [known, added] = impl_->graphs.try_emplace(std::move(key));
-  BuiltGraph &built = known->second;
-  if (added)
-    built = impl_->build(args);
+  auto known = impl_->graphs.find(key);
+  if (known == impl_->graphs.end())
+    known = impl_->graphs.emplace(std::move(key), impl_->build(args)).first;
+  const BuiltGraph &built = known->second;
   if (!built.graph) {
     impl_->refusal = built.refusal;
     return false;
