@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$dir" ] || { echo "prepare.sh: where to? prepare.sh DIR" >&2; exit 64; }
 [ -x "$bin/msampc" ] || { echo "prepare.sh: no msampc in $bin; give --bin" >&2; exit 64; }
+rm -rf "$dir/plans" # of another compiler, perhaps
 mkdir -p "$dir"/{bin,lib,plans,refs}
 : > "$dir/checks.txt"; : > "$dir/benches.txt"; : > "$dir/repeats.txt"
 
