@@ -1,5 +1,6 @@
 // Windows over images: how many fit, and the verifiers of the ops that move them.
 #include "ir/Msamp/Msamp.h"
+#include "runtime/core/WindowAxis.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -34,16 +35,17 @@ LogicalResult WindowAttr::verify(function_ref<InFlightDiagnostic()> emitError, A
   return success();
 }
 
+static runtime::WindowAxis axisOf(const WindowAttr &window, int64_t d, int64_t extent) {
+  return {extent, window.getSize()[d], window.getStrides()[d], window.getLow()[d], window.getHigh()[d],
+          window.getDilations()[d]};
+}
+
 int64_t WindowAttr::count(int64_t d, int64_t extent) const {
-  int64_t room = extent + getLow()[d] + getHigh()[d] - reach(d);
-  return room < 0 ? 0 : room / getStrides()[d] + 1;
+  return axisOf(*this, d, extent).count();
 }
 
 int64_t WindowAttr::countBeyond(int64_t d, int64_t extent) const {
-  int64_t n = count(d, extent), room = extent + getLow()[d] + getHigh()[d] - reach(d);
-  // Of an image that is smaller than a window by a stride or more there is none beyond it either.
-  bool rest = n == 0 ? room > -getStrides()[d] : room % getStrides()[d] != 0;
-  return rest && n * getStrides()[d] < extent + getLow()[d] ? n + 1 : n;
+  return axisOf(*this, d, extent).countBeyond();
 }
 
 int64_t WindowAttr::taps() const {
@@ -54,14 +56,7 @@ int64_t WindowAttr::taps() const {
 }
 
 bool WindowAttr::allTouch(int64_t d, int64_t windows, int64_t extent) const {
-  for (int64_t w = 0; w < windows; ++w) {
-    int64_t first = w * getStrides()[d] - getLow()[d], step = getDilations()[d];
-    // The first tap that is not before the image.
-    int64_t tap = first < 0 ? (-first + step - 1) / step : 0;
-    if (tap >= getSize()[d] || first + tap * step >= extent)
-      return false;
-  }
-  return true;
+  return axisOf(*this, d, extent).firstInPadding(windows) < 0;
 }
 
 namespace {

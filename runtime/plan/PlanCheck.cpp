@@ -6,6 +6,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/Types.h"
+#include "runtime/core/WindowAxis.h"
 
 namespace msamp::runtime {
 
@@ -271,17 +272,12 @@ private:
       if (!within(window.size(d), 1) || !within(window.strides(d), 1) || !within(window.dilations(d), 1) ||
           !within(window.low(d), 0) || !within(window.high(d), 0) || !within(image.shape(d + 1), 1) || !within(y.shape(d + 1), 1))
         bad("{}: impossible window along dimension {}", where, d + 1);
-      const int64_t extent = image.shape(d + 1), stride = window.strides(d), step = window.dilations(d), low = window.low(d);
-      const int64_t room = extent + low + window.high(d) - (window.size(d) - 1) * step - 1;
-      const int64_t fit = room < 0 ? 0 : room / stride + 1;
-      const bool rest = fit == 0 ? room > -stride : room % stride != 0;
-      if (y.shape(d + 1) != fit && !(beyond && rest && y.shape(d + 1) == fit + 1 && fit * stride < extent + low))
-        bad("{}: {} windows along dimension {} of an image of {}, where {} fit", where, y.shape(d + 1), d + 1, extent, fit);
-      for (int64_t w = 0; touch && w < y.shape(d + 1); ++w) {
-        const int64_t first = w * stride - low, tap = first < 0 ? (-first + step - 1) / step : 0;
-        if (tap >= window.size(d) || first + tap * step >= extent)
-          bad("{}: window {} along dimension {} lies in padding alone", where, w, d + 1);
-      }
+      const WindowAxis axis{image.shape(d + 1), window.size(d), window.strides(d), window.low(d), window.high(d), window.dilations(d)};
+      const int64_t windows = y.shape(d + 1);
+      if (windows != axis.count() && !(beyond && windows == axis.countBeyond()))
+        bad("{}: {} windows along dimension {} of an image of {}, where {} fit", where, windows, d + 1, axis.extent, axis.count());
+      if (const int64_t lost = touch ? axis.firstInPadding(windows) : -1; lost >= 0)
+        bad("{}: window {} along dimension {} lies in padding alone", where, lost, d + 1);
     }
     for (const plan::Operand *operand : {&image, &y})
       if (!isFloat(static_cast<Type>(operand->type())) || operand->strides_size() != 0)
