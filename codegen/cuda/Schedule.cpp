@@ -210,7 +210,7 @@ private:
       if (s.representatives[v] == v && d.isFull(v) && s.isCopyable(v)) {
         auto &list = d.leaves[v].size() > 1 ? s.held : s.heldColumns;
         list.push_back(v);
-        if (s.sharedBytes(cluster) > target.dynamicShared - (16 << 10))
+        if (s.sharedBytes(cluster) > target.roomForRows())
           list.pop_back();
       }
     if (s.held.empty() || s.steps() == 1) {
@@ -238,7 +238,7 @@ private:
       if (s.representatives[v] != v || first == last)
         continue;
       s.held.push_back(v);
-      if (2 * s.sharedBytes(cluster) > target.dynamicShared - (16 << 10))
+      if (2 * s.sharedBytes(cluster) > target.roomForRows())
         s.held.pop_back();
     }
     if (!s.held.empty())
@@ -251,7 +251,7 @@ private:
   // is on its way all the time.
   void copyAhead() {
     int64_t bytes = 2 * s.heldRowBytes(), groups = std::min<int64_t>(s.groups, target.multiprocessors);
-    if (s.byUnit() || s.held.empty() || groups == s.groups || bytes > target.dynamicShared - (16 << 10) ||
+    if (s.byUnit() || s.held.empty() || groups == s.groups || bytes > target.roomForRows() ||
         !llvm::all_of(s.held, [&](Value v) { return s.isCopyable(v); }))
       return;
     s.ahead = true;
@@ -269,7 +269,7 @@ private:
   void stage() {
     for (int64_t rows : {64, 32}) {
       s.stagedRows = rows;
-      if (s.sharedBytes(cluster) <= target.dynamicShared - (16 << 10))
+      if (s.sharedBytes(cluster) <= target.roomForRows())
         break;
       s.stagedRows = 0; // each value on its own
     }

@@ -20,6 +20,9 @@ struct Target {
   // Shared memory that a block can have: declared in the module, and asked for by the launch (dynamic).
   int64_t staticShared = 48 << 10, dynamicShared = 227 << 10;
 
+  // Of that, what rows can have: the rest is for the sums of reductions.
+  int64_t roomForRows() const { return dynamicShared - (16 << 10); }
+
   static llvm::ArrayRef<llvm::StringRef> names() {
     static constexpr llvm::StringRef all[] = {"sm_80", "sm_90a", "sm_100a"};
     return all;
