@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tests/unit/runtime/ExpectNear.h"
 #include "tests/unit/runtime/TestTensor.h"
 
 using namespace msamp::runtime;
@@ -77,16 +78,6 @@ private:
     }
   }
 };
-
-void expectNear(const TestTensor &actual, const std::vector<double> &expected, double tolerance, const char *what) {
-  double norm = 0, error = 0;
-  for (int64_t i = 0; i < actual.count(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual.get(i))) << what << " " << i;
-    norm += expected[static_cast<size_t>(i)] * expected[static_cast<size_t>(i)];
-    error += std::pow(actual.get(i) - expected[static_cast<size_t>(i)], 2);
-  }
-  EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(norm)) << what;
-}
 
 class Attention : public testing::TestWithParam<Case> {};
 

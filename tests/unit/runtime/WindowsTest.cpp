@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "tests/unit/runtime/ExpectNear.h"
 #include "tests/unit/runtime/TestTensor.h"
 
 using namespace msamp::runtime;
@@ -76,16 +77,6 @@ void taps(const Case &c, const std::function<void(int64_t, int64_t, int64_t, int
         }
         visit(n, n * windows + w, on ? n * positions + position : -1, tap, counted);
       }
-}
-
-void expectNear(const TestTensor &actual, const std::vector<double> &expected, double tolerance, const char *what) {
-  double norm = 0, error = 0;
-  for (int64_t i = 0; i < actual.count(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual.get(i))) << what << " " << i;
-    norm += expected[static_cast<size_t>(i)] * expected[static_cast<size_t>(i)];
-    error += std::pow(actual.get(i) - expected[static_cast<size_t>(i)], 2);
-  }
-  EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(norm)) << what;
 }
 
 double toleranceOf(Type type) { return type == Type::F32 ? 2e-6 : 3e-3; }
