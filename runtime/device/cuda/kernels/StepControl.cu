@@ -47,28 +47,41 @@ __device__ float squaresOf(const uint4 &word, Type type) {
   return sum;
 }
 
-// A lane takes 16 bytes at a time; a block of 128 values and so a scale is shared by 8 lanes (FP8) to 32 (FP32). Several accesses
-// are in flight.
+// A tile is 8 accesses of 16 bytes a thread, all in flight. Blocks of 128 values of a parameter follow each other, so that most tiles
+// have one scale, and need to know the owners of their ends only.
 template <Type type> __device__ void squares(const SquaresArgs &args) {
-  constexpr int64_t values = 16 / sizeOf(type), wordsOfBlock = blockSize / values;
-  constexpr int ahead = 8;
+  constexpr int64_t wordsOfBlock = blockSize * sizeOf(type) / 16;
+  constexpr int accesses = 8;
+  constexpr int64_t tile = int64_t{squaresThreads} * accesses;
   const auto *words = static_cast<const uint4 *>(args.data);
-  const int64_t count = args.blocks * wordsOfBlock, stride = static_cast<int64_t>(gridDim.x) * squaresThreads;
+  const int64_t count = args.blocks * wordsOfBlock;
+  auto squaredInverse = [](float scale) {
+    const double inverse = static_cast<double>(__frcp_rn(scale));
+    return inverse * inverse;
+  };
   double sum = 0;
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * squaresThreads + threadIdx.x; first < count; first += stride * ahead) {
-    uint4 word[ahead];
-    float scale[ahead];
+  for (int64_t start = blockIdx.x * tile; start < count; start += gridDim.x * tile) {
+    uint4 word[accesses];
 #pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      const int64_t i = first + a * stride;
+    for (int a = 0; a < accesses; ++a) {
+      const int64_t i = start + a * squaresThreads + threadIdx.x;
       word[a] = i < count ? __ldcs(words + i) : uint4{0, 0, 0, 0};
-      const int64_t block = min(i, count - 1) / wordsOfBlock;
-      scale[a] = args.blockScale ? args.blockScale[block] : args.parameterScale[args.owner[block]];
+    }
+    const int64_t last = min(start + tile, count) - 1;
+    const int32_t owner = args.owner[start / wordsOfBlock];
+    if (!args.blockScale && owner == args.owner[last / wordsOfBlock]) {
+      double squared = 0;
+#pragma unroll
+      for (int a = 0; a < accesses; ++a)
+        squared += static_cast<double>(squaresOf(word[a], type));
+      sum += squared * squaredInverse(args.parameterScale[owner]);
+      continue;
     }
 #pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      const double inverse = static_cast<double>(__frcp_rn(scale[a]));
-      sum += static_cast<double>(squaresOf(word[a], type)) * (inverse * inverse);
+    for (int a = 0; a < accesses; ++a) {
+      const int64_t block = min(start + a * squaresThreads + threadIdx.x, last) / wordsOfBlock;
+      const float scale = args.blockScale ? args.blockScale[block] : args.parameterScale[args.owner[block]];
+      sum += static_cast<double>(squaresOf(word[a], type)) * squaredInverse(scale);
     }
   }
   sum = blockSum<squaresThreads>(sum);
