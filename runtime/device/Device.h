@@ -222,6 +222,8 @@ public:
 
   // Runs steps whose calls depend on `key` alone; a device may record them once and repeat the recording.
   virtual void sequence(const std::string &key, const std::function<void()> &steps) { steps(); }
+  // Recordings keep what their calls use: they go before a communicator that is among it, which else waits for them for ever.
+  virtual void forgetSequences() {}
 
   // The tables whose scales products will name, before the first of them.
   virtual void bindTables(const StepTables &) {}

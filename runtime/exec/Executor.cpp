@@ -25,6 +25,7 @@ ExecutorImpl::ExecutorImpl(LoadedPlan plan, Device &device, Communicator &commun
 }
 
 ExecutorImpl::~ExecutorImpl() {
+  device_.forgetSequences();
   device_.release(arena_, arenaBytes_);
   if (inputStage_ != inputs_)
     device_.releaseStaging(inputStage_, inputAreas_ * inputArenaBytes_);

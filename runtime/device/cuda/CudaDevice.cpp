@@ -63,10 +63,7 @@ CudaDevice::CudaDevice(const DeviceOptions &options)
 
 CudaDevice::~CudaDevice() {
   const Driver &driver = Driver::get();
-  driver.cuStreamSynchronize(context_.stream);
-  for (auto &[key, recording] : recordings_)
-    if (recording.graph)
-      driver.cuGraphExecDestroy(recording.graph);
+  forgetSequences();
   for (CUevent event : events_)
     driver.cuEventDestroy(event);
   for (CUevent event : moments_)
@@ -258,6 +255,14 @@ void CudaDevice::sequence(const std::string &key, const std::function<void()> &s
     check(result, "cuGraphInstantiateWithFlags");
   }
   MSAMP_CU(cuGraphLaunch, recording.graph, context_.stream);
+}
+
+void CudaDevice::forgetSequences() {
+  Driver::get().cuStreamSynchronize(context_.stream);
+  for (auto &[key, recording] : recordings_)
+    if (recording.graph)
+      Driver::get().cuGraphExecDestroy(recording.graph);
+  recordings_.clear();
 }
 
 //===--- The host's part -----------------------------------------------------------------------------------------------===//

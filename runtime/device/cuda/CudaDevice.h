@@ -56,6 +56,7 @@ public:
   unsigned loadUpdateKernel(const UpdateKernelRef &kernel) override;
   void update(unsigned kernel, const StepTables &tables, const UpdateArgs &args) override;
   void sequence(const std::string &key, const std::function<void()> &steps) override;
+  void forgetSequences() override;
 
   void bindTables(const StepTables &tables) override;
   void noteLoss(const StepTables &tables, const Tensor &loss, LossUse use) override;
