@@ -45,6 +45,7 @@ struct CommOptions {
   unsigned rank = 0, size = 1;
   std::string rendezvous;         // folder shared by the ranks
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
+  bool sharesGpu = false;         // nccl: some ranks have the same GPU
   void *stream = nullptr;         // nccl: the CUstream of the device whose memory is exchanged; its context is current
 };
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: prepare.sh [--bin BUILD/bin] [--target sm_90a] [--graphs FOLDER] [--models FOLDER] [--only REGEX] DIR
 # Compiles the plans of run.sh and packs them with the programs and libraries that they need, for a machine that has a GPU but
-# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh and the lists checks.txt, benches.txt and repeats.txt. --graphs names a folder
+# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh, text and the lists checks.txt, benches.txt, repeats.txt and ranks.txt. --graphs names a folder
 # with NAME.opset18.onnx of the full-size graphs (none: a small model is measured instead), --models one with
 # MODEL/model.onnx and MODEL/ref.safetensors (default: tests/models).
 set -euo pipefail
@@ -24,7 +24,7 @@ done
 [ -x "$bin/msampc" ] || { echo "prepare.sh: no msampc in $bin; give --bin" >&2; exit 64; }
 rm -rf "$dir/plans" # of another compiler, perhaps
 mkdir -p "$dir"/{bin,lib,plans,refs}
-: > "$dir/checks.txt"; : > "$dir/benches.txt"; : > "$dir/repeats.txt"
+: > "$dir/checks.txt"; : > "$dir/benches.txt"; : > "$dir/repeats.txt"; : > "$dir/ranks.txt"
 
 # --- programs, modules, and what they link that a bare machine lacks (not the C and C++ libraries)
 for tool in msamp-run msamp-bench msamp-kernel-check msamp-function-check msamp-ops-check; do
@@ -112,6 +112,18 @@ else
   bench gpt_bytes 64 "$source_dir/tests/models/gpt_bytes.onnx" --dim seq=128
   repeat gpt_bytes 64 "$source_dir/tests/models/gpt_bytes.onnx" --dim seq=128
 fi
+
+echo "plans of two ranks, and of one that does the work of both"
+cp "$source_dir/README.md" "$dir/text.txt"
+# Gradients are rounded before they are added between ranks, after it within one; fp32 has no such rounding.
+for ranks in fp32:0:1e-5 bf16:1:1e-3 O1:0:1e-2 O2:1:1e-2 O3:1:1e-2; do
+  IFS=: read -r level zero bound <<< "$ranks"
+  [[ ranks/ranks.$level.zero$zero =~ $only ]] || continue
+  flags=("$source_dir/tests/models/gpt_bytes.onnx" --dim batch=16 --dim seq=128 --init normal:0.02 --level $level --target "$target")
+  compile ranks.$level.zero$zero "${flags[@]}" --zero $zero
+  compile ranks.$level.twice "${flags[@]}" --accumulate 2
+  echo "ranks.$level.zero$zero ranks.$level.twice $bound" >> "$dir/ranks.txt"
+done
 
 echo "plans whose kernels are compared with the CPU's"
 kernels() { # level suffix model flags..

@@ -3,7 +3,7 @@
 #               [--device cuda]
 # Checks an NVIDIA GPU's work and prints what it measured: kernels and library calls against the CPU's, gradients against
 # PyTorch's, bits against themselves, and speed and memory, beside PyTorch with --peer. DIR is what prepare.sh packed; without
-# one it is made here with the tools of --bin. --peer-modes: bf16-compile, which ratios are to, and others that the peer knows. --only picks by section/name (kernels/, functions, ops, check/, repeat/, bench/, peer/).
+# one it is made here with the tools of --bin. --peer-modes: bf16-compile, which ratios are to, and others that the peer knows. --only picks by section/name (kernels/, functions, ops, check/, ranks/, repeat/, bench/, peer/).
 # --keep takes the JSON of each measurement; --device cpu tries this script out where there is no GPU. Exit code 77: no GPU, skipped; 1: something is wrong.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -113,6 +113,49 @@ while read -r plan; do
     fail "repeat $plan: two runs of one seed differ"
   fi
 done < "$dir/repeats.txt"
+
+# --- ranks: two do what one does with twice the micro-batches, and twice the same. Where there is one GPU they share it.
+gpus=$([ $device = cuda ] && nvidia-smi -L 2> /dev/null | wc -l)
+[ "${gpus:-0}" -ge 2 ] && gpus=0,1 || gpus=0,0
+losses_of() { # plan log flags..: a loss a line
+  local plan=$1 log=$work/log.$2; shift 2
+  rm -rf "$log"
+  timeout -k 2 60 "$dir/bin/msamp-run" "$dir/plans/$plan" --device $device --data "$dir/text.txt" --steps 10 --lr 1e-3 --log-dir "$log" "$@" \
+    > /dev/null 2> "$work/error" && sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$log/metrics.jsonl"
+}
+while read -r plan twice bound; do
+  wanted "ranks/$plan" || continue
+  two=(--nproc 2); [ $device = cuda ] && two+=(--gpus $gpus)
+  losses_of "$twice" one > "$work/one"; losses_of "$plan" two "${two[@]}" > "$work/two" && losses_of "$plan" again "${two[@]}" > "$work/again"
+  apart=$(paste "$work/one" "$work/two" | awk '{d = $2 / $1 - 1; d = d < 0 ? -d : d; if (d > most) most = d} END {printf "%.1e", NR == 10 ? most : 9}')
+  if [ "$(wc -l < "$work/two")" != 10 ]; then
+    fail "ranks $plan: $(tail -2 "$work/error")"
+  elif ! cmp -s "$work/two" "$work/again"; then
+    fail "ranks $plan: two runs of two ranks differ"
+  elif awk "BEGIN {exit !($apart > $bound)}"; then
+    fail "ranks $plan: losses of two ranks are up to $apart from one rank's, beyond $bound"
+  else
+    echo "ranks $plan: two on GPUs $gpus, at most $apart from one rank's losses, the same bits twice"
+  fi
+done < "$dir/ranks.txt"
+if wanted ranks/lost && [ -d "$dir/plans/ranks.fp32.zero0" ] && [ $device = cuda ]; then
+  "$dir/bin/msamp-run" "$dir/plans/ranks.fp32.zero0" --device cuda --data "$dir/text.txt" --steps 1000000 --nproc 2 --gpus $gpus \
+    --log-dir "$work/lost" > /dev/null 2> "$work/error" &
+  supervisor=$!
+  for _ in {1..300}; do [ -s "$work/lost/metrics.jsonl" ] && break; sleep 0.1; done
+  for rank in $(pgrep -P $supervisor); do
+    if tr '\0' '\n' < /proc/$rank/environ | grep -qx MSAMP_RANK=1; then kill -KILL $rank; fi
+  done
+  since=$(date +%s%N)
+  wait $supervisor; code=$?
+  took=$((($(date +%s%N) - since) / 1000000))
+  said=$(grep '^msamp-run: ' "$work/error")
+  if [ $code = 75 ] && [ $took -lt 5000 ] && [[ $said == *"rank 1 was killed by signal 9"* ]] && [ "$(wc -l <<< "$said")" = 1 ]; then
+    echo "ranks lost: the other left after $took ms: $said"
+  else
+    fail "ranks lost: exit $code after $took ms: $said"
+  fi
+fi
 
 # --- the peer on the same work
 if [ -n "$peer" ]; then

@@ -7,6 +7,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <new>
+#include <set>
 #include <unistd.h>
 
 namespace msamp::tools {
@@ -45,7 +46,7 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   deviceOptions.deterministic = options.deterministic;
   deviceOptions.cacheFolder = plan.directory.string();
   deviceOptions.ranksOnMachine = where.size;
-  deviceOptions.index = where.rank; // all ranks are on this machine
+  deviceOptions.index = options.gpus.empty() ? where.rank : options.gpus[where.rank]; // all ranks are on this machine
   CommOptions commOptions;
   commOptions.rank = where.rank;
   commOptions.size = where.size;
@@ -53,6 +54,7 @@ Rank::Rank(const RunOptions &options, LoadedPlan plan, const RankEnvironment &wh
   device = makeDevice(deviceOptions);
   commOptions.backend = device->hostMemory() ? "gloo" : "nccl";
   commOptions.stream = device->stream(Lane::Transfer);
+  commOptions.sharesGpu = std::set(options.gpus.begin(), options.gpus.end()).size() < options.gpus.size();
   communicator = makeCommunicator(commOptions);
   executor = Executor::create(std::move(plan), *device, *communicator);
 }

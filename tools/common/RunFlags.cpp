@@ -77,6 +77,12 @@ void RunFlags::addDevice(CLI::App &app) {
           fmt::format("a number of ranks from 1 to {} (8 for each of the {} cores, and at most 64)", mostRanks, cores)))
       ->type_name("R")
       ->capture_default_str();
+  app.add_option("--gpus", gpus,
+                 "the GPU of each rank, by number [rank r has GPU r]; ranks that share one exchange over sockets, which is "
+                 "slow: to try out what several ranks do where there are fewer GPUs")
+      ->check(integer(0, 1023, "the number of a GPU"))
+      ->delimiter(',')
+      ->type_name("N,..");
   app.add_option("--threads", threads, "threads of each rank; 0: the cores shared out among the ranks")
       ->check(integer(0, 1024, "a number of threads from 0 to 1024"))
       ->type_name("N")
@@ -88,6 +94,11 @@ void RunFlags::finish() {
     failUsage("--device cuda: this build has no CUDA device; it has: cpu. Build it where the CUDA toolkit is installed");
   if (options.device != "cpu" && options.device != "cuda")
     failUsage("--device {}: no such device; there are: cpu, cuda", options.device);
+  if (!gpus.empty() && options.device != "cuda")
+    failUsage("--gpus: only with --device cuda");
+  if (!gpus.empty() && gpus.size() != ranks)
+    failUsage("--gpus names {} GPUs for {} ranks (--nproc): one each is needed", gpus.size(), ranks);
+  options.gpus.assign(gpus.begin(), gpus.end());
   for (const std::string &source : sources)
     options.loader.sources.push_back(data::parseDataSource(source));
   options.loader.binType = dataType == "u8"    ? data::TokenType::U8

@@ -19,6 +19,7 @@ struct RunOptions {
   std::string device = "cpu";
   bool deterministic = true;
   unsigned ranks = 1;
+  std::vector<unsigned> gpus; // of each rank; empty: rank r has GPU r
   unsigned threads = 0; // of each rank; 0: the cores shared out among the ranks
 };
 
@@ -42,6 +43,7 @@ private:
   std::vector<std::string> sources;
   std::string dataType = "u16";
   uint64_t ranks = 1, threads = 0;
+  std::vector<uint64_t> gpus;
 };
 
 } // namespace msamp::tools

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -47,6 +49,11 @@ public:
         scratch_(stream_), module_(msampFatbinReduce, "kernels/Reduce.cu") {
     if (!stream_)
       failInternal("NCCL without a device's stream");
+    // NCCL refuses two ranks of a machine on one GPU; as ranks of different machines they talk over sockets.
+    if (options.sharesGpu) {
+      ::setenv("NCCL_HOSTID", fmt::format("msamp-rank-{}", options.rank).c_str(), 0);
+      ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    }
     // The id of rank 0, to all.
     const size_t ranks = size();
     std::vector<ncclUniqueId> ids(ranks);
@@ -56,8 +63,7 @@ public:
     for (size_t r = 0; r < ranks; ++r)
       offsets[r] = r * sizeof(ncclUniqueId);
     host_->allGather(ids.data(), offsets, bytes);
-    check(Nccl::get().ncclCommInitRank(&comm_, static_cast<int>(ranks), ids[0], static_cast<int>(rank())),
-          "ncclCommInitRank");
+    connect(ids[0]);
     void *counters = nullptr;
     MSAMP_CU(cuMemAllocHost, &counters, 256);
     std::memset(counters, 0, 256);
@@ -155,6 +161,28 @@ private:
       return;
     throwIfFailed();
     failTryAgain("rank {}: {} failed: {}{}", rank(), call, Nccl::get().ncclGetErrorString(result), lastError());
+  }
+
+  // On a thread of its own, which is left behind where the peers do not come.
+  void connect(const ncclUniqueId &id) {
+    CUcontext context = nullptr;
+    MSAMP_CU(cuCtxGetCurrent, &context);
+    std::promise<std::pair<ncclResult_t, ncclComm_t>> promise;
+    auto connected = promise.get_future();
+    std::thread([id, context, ranks = static_cast<int>(size()), own = static_cast<int>(rank()),
+                 promise = std::move(promise)]() mutable {
+      ncclComm_t comm = nullptr;
+      cuda::Driver::get().cuCtxSetCurrent(context);
+      const ncclResult_t result = Nccl::get().ncclCommInitRank(&comm, ranks, id, own);
+      promise.set_value({result, comm});
+    }).detach();
+    if (connected.wait_for(options_.timeout) != std::future_status::ready)
+      failTryAgain("rank {}: NCCL did not connect the {} ranks within {} s; NCCL_DEBUG=INFO shows what it waits for, and "
+                   "NCCL_SOCKET_IFNAME names the network interface to use",
+                   rank(), size(), options_.timeout.count() / 1000);
+    const auto [result, comm] = connected.get();
+    check(result, "ncclCommInitRank");
+    comm_ = comm;
   }
 
   std::string lastError() const {

@@ -12,7 +12,7 @@ namespace msamp::runtime::cuda {
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                                \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                        \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                                          \
-  X(cuCtxGetStreamPriorityRange)                                                                                       \
+  X(cuCtxGetCurrent) X(cuCtxGetStreamPriorityRange)                                                                    \
   X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemAllocHost) X(cuMemFreeHost)                                        \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) X(cuMemsetD16Async)                \
   X(cuMemsetD32Async)                                                                                                  \
