@@ -170,8 +170,11 @@ void populateMathPatterns(RewritePatternSet &patterns) {
   addInstruction<math::ExpOp>(patterns, exponential);
   addInstruction<math::TanhOp>(patterns, hyperbolicTangent);
   addInstruction<math::Exp2Op>(patterns, [](Fp32 &f, math::Exp2Op op) { return f.exp2Flushed(op.getOperand()); });
-  addInstruction<math::SqrtOp>(
-      patterns, [](Fp32 &f, math::SqrtOp op) { return f.approximate("llvm.nvvm.sqrt.approx.f", op.getOperand()); });
+  // With `afn` subnormal arguments are taken as zero.
+  addInstruction<math::SqrtOp>(patterns, [](Fp32 &f, math::SqrtOp op) {
+    const bool flushed = arith::bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn);
+    return f.approximate(flushed ? "llvm.nvvm.sqrt.approx.ftz.f" : "llvm.nvvm.sqrt.approx.f", op.getOperand());
+  });
   addInstruction<math::RsqrtOp>(
       patterns, [](Fp32 &f, math::RsqrtOp op) { return f.approximate("llvm.nvvm.rsqrt.approx.f", op.getOperand()); });
   // By exponentials and logarithms, which are lowered in turn.

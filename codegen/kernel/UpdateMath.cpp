@@ -16,14 +16,11 @@ bool isBlockScaled(Storage type) {
 }
 
 UpdateMath::UpdateMath(KernelBuilder &k, StringRef optimizer, ArrayRef<Value> hyper, int64_t width)
-    : k(k), decoupled(optimizer == "adamw"), momentum(optimizer == "sgd"), width(width),
-      gradFactor(hyper[GradFactor]), beta1(hyper[Beta1]), beta2(hyper[Beta2]) {
-  Value one = k.constant(k.f32(), 1.0);
-  Value less1 = arith::SubFOp::create(k.b, one, hyper[Beta1]);
-  Value less2 = arith::SubFOp::create(k.b, one, hyper[Beta2]);
-  rest1 = wide(less1), rest2 = wide(less2);
-  rate = wide(hyper[LearningRate]), decay = wide(hyper[WeightDecay]), epsilon = wide(hyper[Epsilon]);
-  biasM = wide(hyper[BiasM]), biasV = wide(hyper[BiasV]);
+    : k(k), decoupled(optimizer == "adamw"), momentum(optimizer == "sgd"), width(width), hyper(hyper) {
+  Value negative = arith::NegFOp::create(k.b, hyper[LearningRate]);
+  down = wide(negative), decay = wide(hyper[WeightDecay]);
+  rest1 = wide(hyper[Rest1]), rootRest2 = wide(hyper[RootRest2]);
+  rootFactor = wide(hyper[RootFactor]), epsilonFactor = wide(hyper[EpsilonFactor]);
 }
 
 // Exact, since scales are powers of two within 2^-126 and 2^126: only the exponent changes its sign.
@@ -34,15 +31,22 @@ Value UpdateMath::inverse(Value scale) {
 }
 
 void UpdateMath::setScales(const UpdateScales &scales) {
-  auto over = [&](Value factor, Value scale) {
-    if (scale)
-      factor = arith::MulFOp::create(k.b, factor, inverse(scale));
-    return wide(factor);
+  auto over = [&](Value factor, Value scale) -> Value {
+    if (!scale)
+      return factor;
+    Value inverted = inverse(scale);
+    return factor ? arith::MulFOp::create(k.b, factor, inverted).getResult() : inverted;
   };
-  factors.source = scales.source ? wide(inverse(scales.source)) : Value();
-  factors.grad = over(gradFactor, scales.grad);
-  factors.m = over(beta1, scales.m);
-  factors.v = over(beta2, scales.v);
+  auto times = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
+  Value source = over(decoupled ? hyper[Keep] : Value(), scales.source), grad = over(hyper[GradFactor], scales.grad);
+  factors.source = source ? wide(source) : Value();
+  factors.grad = wide(grad);
+  factors.m = wide(over(hyper[Beta1], scales.m));
+  factors.v = wide(over(hyper[Beta2], scales.v));
+  if (decoupled) {
+    gradToM = wide(times(grad, hyper[Rest1]));
+    gradToRootV = wide(times(grad, hyper[RootRest2]));
+  }
 }
 
 Value UpdateMath::real(Value stored, Value factor) {
@@ -60,34 +64,40 @@ Value UpdateMath::stored(Value v, Storage type, Value scale) {
   return v;
 }
 
-// Which products are fused with which sums is said here and not left to the targets, which would choose differently.
+// Which products are fused with which sums is said here and not left to the targets, which would choose differently. AdamW,
+// with m' and v' the new moments and x the weight:
+//   v' = beta2 v + (RootRest2 g)^2
+//   step = m' BiasM / (root of (v' BiasV) + epsilon) = m' / (RootFactor root of v' + EpsilonFactor)
+//   x' = x - rate (step + decay x) = Keep x - rate step
 UpdateVectors UpdateMath::step(const UpdateVectors &stored) {
   auto mul = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
   auto fma = [&](Value x, Value y, Value z) -> Value { return math::FmaOp::create(k.b, x, y, z); };
-  Value p = real(stored.source, factors.source);
-  Value g = real(stored.grad, factors.grad);
-  if (!decoupled)
-    g = fma(decay, p, g); // L2 regularisation
+  Value kept = real(stored.source, factors.source); // of AdamW without what it decays by
   UpdateVectors result;
   Value step;
   if (momentum) {
+    Value g = fma(decay, kept, real(stored.grad, factors.grad)); // L2 regularisation
     step = result.m = fma(real(stored.m, {}), factors.m, g);
   } else {
-    Value keptM = real(stored.m, factors.m);
-    result.m = fma(rest1, g, keptM);
-    Value keptV = real(stored.v, factors.v);
-    Value square = mul(g, g);
-    result.v = fma(rest2, square, keptV);
-    Value mHat = mul(result.m, biasM);
-    Value vHat = mul(result.v, biasV);
-    Value root = math::SqrtOp::create(k.b, vHat);
-    Value denominator = arith::AddFOp::create(k.b, root, epsilon);
-    step = arith::DivFOp::create(k.b, mHat, denominator);
+    Value keptM = real(stored.m, factors.m), keptV = real(stored.v, factors.v), rootOfV;
+    if (decoupled) {
+      Value g = real(stored.grad, {});
+      result.m = fma(g, gradToM, keptM);
+      rootOfV = mul(g, gradToRootV);
+    } else {
+      Value g = fma(decay, kept, real(stored.grad, factors.grad));
+      result.m = fma(g, rest1, keptM);
+      rootOfV = mul(g, rootRest2);
+    }
+    result.v = fma(rootOfV, rootOfV, keptV);
+    // Approximate instructions do; the rounding of moments is far above their error.
+    auto afn = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::afn);
+    auto arcp = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::arcp);
+    Value root = math::SqrtOp::create(k.b, result.v, afn);
+    Value denominator = fma(root, rootFactor, epsilonFactor);
+    step = arith::DivFOp::create(k.b, result.m, denominator, arcp);
   }
-  if (decoupled)
-    step = fma(decay, p, step);
-  Value down = arith::NegFOp::create(k.b, rate);
-  result.source = fma(down, step, p);
+  result.source = fma(down, step, kept);
   return result;
 }
 

@@ -7,9 +7,26 @@
 
 namespace msamp::codegen {
 
-// What an update kernel is given in FP32. `GradFactor` is the clip factor over the number of summed micro-batches; BiasM
-// and BiasV are 1 / (1 - beta^t). With Skip not 0 the kernel writes nothing.
-enum UpdateHyper { LearningRate, Beta1, Beta2, Epsilon, WeightDecay, GradFactor, BiasM, BiasV, Skip, UpdateHyperCount };
+// What an update kernel is given in FP32. GradFactor is the clip factor over the number of summed micro-batches; BiasM and
+// BiasV are 1 / (1 - beta^t). With Skip not 0 the kernel writes nothing. Of these: Rest1 = 1 - beta1, RootRest2 = root of
+// 1 - beta2, RootFactor = root of BiasV over BiasM, EpsilonFactor = Epsilon / BiasM, Keep = 1 - LearningRate WeightDecay.
+enum UpdateHyper {
+  LearningRate,
+  Beta1,
+  Beta2,
+  Epsilon,
+  WeightDecay,
+  GradFactor,
+  BiasM,
+  BiasV,
+  Skip,
+  Rest1,
+  RootRest2,
+  RootFactor,
+  EpsilonFactor,
+  Keep,
+  UpdateHyperCount
+};
 
 // Whether moments of this type are kept times a scale, one a block of 128 values.
 bool isBlockScaled(partition::Storage type);
@@ -47,9 +64,11 @@ private:
   KernelBuilder &k;
   bool decoupled, momentum;
   int64_t width;
-  mlir::Value gradFactor, beta1, beta2;                         // scalars
-  mlir::Value rest1, rest2, rate, decay, epsilon, biasM, biasV; // vectors; rest: 1 - beta
-  UpdateVectors factors; // what stored values are multiplied by: to be real ones, and moments then by their beta
+  llvm::SmallVector<mlir::Value> hyper;
+  mlir::Value down, decay, rest1, rootRest2, rootFactor, epsilonFactor; // vectors; down: -LearningRate
+  // What stored values are multiplied by: to be real ones, and then by what the update multiplies them by.
+  UpdateVectors factors;
+  mlir::Value gradToM, gradToRootV;
 };
 
 } // namespace msamp::codegen

@@ -26,6 +26,26 @@ MSAMP_EVERYWHERE void noteLoss(StepState &s, float loss, LossUse use) {
   s.lossCount = (use == LossUse::First ? 0 : s.lossCount) + 1;
 }
 
+// What optimizer kernels read in step `t` (from 1): the values themselves, and what each of them would compute anew for every
+// weight. `gradFactor`: clip factor over micro-batches.
+MSAMP_EVERYWHERE void fillKernelHyper(float *slots, const Hyper &h, double gradFactor, double t, bool skip) {
+  const double biasM = 1.0 / (1.0 - pow(h.beta1, t)), biasV = 1.0 / (1.0 - pow(h.beta2, t));
+  slots[SlotLr] = static_cast<float>(h.lr);
+  slots[SlotBeta1] = static_cast<float>(h.beta1);
+  slots[SlotBeta2] = static_cast<float>(h.beta2);
+  slots[SlotEps] = static_cast<float>(h.eps);
+  slots[SlotWeightDecay] = static_cast<float>(h.weightDecay);
+  slots[SlotGradFactor] = static_cast<float>(gradFactor);
+  slots[SlotBiasM] = static_cast<float>(biasM);
+  slots[SlotBiasV] = static_cast<float>(biasV);
+  slots[SlotSkip] = skip ? 1.0f : 0.0f;
+  slots[SlotRest1] = static_cast<float>(1.0 - h.beta1);
+  slots[SlotRootRest2] = static_cast<float>(sqrt(1.0 - h.beta2));
+  slots[SlotRootFactor] = static_cast<float>(sqrt(biasV) / biasM);
+  slots[SlotEpsFactor] = static_cast<float>(h.eps / biasM);
+  slots[SlotKeep] = static_cast<float>(1.0 - h.lr * h.weightDecay);
+}
+
 // Norm, clip factor, skip flag and the optimizer kernels' hyper-parameters from the sums over all ranks. `microBatches`: of
 // all ranks in the step; `largestWeight`: largest magnitude among all weights.
 MSAMP_EVERYWHERE void finishNorm(StepState &s, unsigned ranks, double microBatches, double largestWeight) {
@@ -41,16 +61,7 @@ MSAMP_EVERYWHERE void finishNorm(StepState &s, unsigned ranks, double microBatch
     ++s.applied;
     s.momentumBound = h.beta1 * s.momentumBound + s.gradNorm * s.clipFactor + h.weightDecay * largestWeight;
   }
-  const auto t = static_cast<double>(s.applied);
-  s.kernelHyper[SlotLr] = static_cast<float>(h.lr);
-  s.kernelHyper[SlotBeta1] = static_cast<float>(h.beta1);
-  s.kernelHyper[SlotBeta2] = static_cast<float>(h.beta2);
-  s.kernelHyper[SlotEps] = static_cast<float>(h.eps);
-  s.kernelHyper[SlotWeightDecay] = static_cast<float>(h.weightDecay);
-  s.kernelHyper[SlotGradFactor] = static_cast<float>(s.clipFactor / microBatches);
-  s.kernelHyper[SlotBiasM] = static_cast<float>(1.0 / (1.0 - pow(h.beta1, t)));
-  s.kernelHyper[SlotBiasV] = static_cast<float>(1.0 / (1.0 - pow(h.beta2, t)));
-  s.kernelHyper[SlotSkip] = s.skipped ? 1.0f : 0.0f;
+  fillKernelHyper(s.kernelHyper, h, s.clipFactor / microBatches, static_cast<double>(s.applied), s.skipped);
 }
 
 // Largest |m / sqrt(v)| that Adam can reach at step t, bias corrections included: by Cauchy and Schwarz over its weights of past

@@ -15,9 +15,9 @@ struct Hyper {
   double clip = 1.0; // largest norm of the mean gradient; 0: no clipping
 };
 
-// Slots of StepState::kernelHyper, which optimizer kernels read; the rest is 0.
+// Slots of StepState::kernelHyper, which optimizer kernels read (UpdateHyper of codegen/kernel/UpdateMath.h); the rest is 0.
 enum HyperSlot : unsigned { SlotLr, SlotBeta1, SlotBeta2, SlotEps, SlotWeightDecay, SlotGradFactor, SlotBiasM, SlotBiasV, SlotSkip,
-  HyperSlots = 16 };
+  SlotRest1, SlotRootRest2, SlotRootFactor, SlotEpsFactor, SlotKeep, HyperSlots = 16 };
 
 struct StepState {
   Hyper hyper; // written by the host before an update

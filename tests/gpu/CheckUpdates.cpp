@@ -1,5 +1,6 @@
 // The optimizer update of each state class against the CPU's, and its speed on as many values as large models have.
 #include "runtime/core/Error.h"
+#include "runtime/device/StepRules.h"
 #include "tests/gpu/Check.h"
 #include "tests/gpu/Values.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t blockSize = runtime::blockSize;
 constexpr int64_t timedValues = int64_t{1} << 28;
-constexpr int hyperCount = 16, skipIndex = 8, launches = 20;
+constexpr int launches = 20;
 
 // As codegen/cuda/UpdateKernel.h and codegen/cpu/UpdateKernel.h number them.
 enum Argument {
@@ -90,8 +91,8 @@ struct State {
           encode(type, data.data(), i, plain[static_cast<size_t>(i)] * scaleAt(which, i / blockSize, gradPerBlock));
       });
     }
-    hyper = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1 / (1 - 0.9f * 0.9f), 1 / (1 - 0.95f * 0.95f)};
-    hyper.resize(hyperCount);
+    hyper.resize(runtime::HyperSlots);
+    runtime::fillKernelHyper(hyper.data(), {.lr = 1e-3}, 0.5, 2, false);
   }
 
   float scaleAt(int which, int64_t block, bool gradPerBlock) const {
@@ -231,7 +232,7 @@ private:
 
   bool compareOnce(bool gradPerBlock, bool skip, std::string &verdict) {
     State s(c, gradPerBlock);
-    s.hyper[skipIndex] = skip ? 1 : 0;
+    s.hyper[runtime::SlotSkip] = skip ? 1 : 0;
     std::vector<Address> args = upload(s, gradPerBlock);
     start(args, s.blocks);
     context.gpu.synchronize();
