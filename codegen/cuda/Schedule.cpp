@@ -188,6 +188,8 @@ private:
     } else if (!staged) {
       s.teams = std::max<int64_t>(1, (scalars || s.lanes < 32 ? 128 : 64) / s.lanes);
       s.groups = ceilDiv(d.rows, s.teams);
+      if (scalars && s.lanes > 32)
+        walkRows();
     }
     if (s.lanes > 32)
       s.teams = std::min<int64_t>(s.teams, 15); // a barrier each
@@ -199,6 +201,40 @@ private:
       s.keepColumns = s.chunk * s.chunks <= 8;
       s.blocksPerMultiprocessor = s.stagedRows || s.block() > 256 ? 1 : 512 / s.block();
     }
+  }
+
+  // How many rows follow each other before what an input gives them repeats, as positions do over a batch; 0: no input does.
+  int64_t repeatingRows() {
+    int64_t period = 0;
+    for (Value v : s.loads) {
+      if (!d.isFull(v) || d.leaves[v].size() < 2)
+        continue;
+      int64_t rows = d.rows;
+      size_t absent = 0;
+      for (; absent < d.outer.size() && !llvm::is_contained(d.leaves[v], d.outer[absent]); ++absent)
+        rows /= d.leafSize[d.outer[absent]];
+      if (absent)
+        period = std::max(period, rows);
+    }
+    return period;
+  }
+
+  // Where an input repeats, blocks that last go over the rows that it repeats for: it is in the L1 cache then, and the next
+  // row is on its way. On an H200, embedding and norm: 91 % of a copy instead of 82 with 2048 columns, 84 instead of 72 with
+  // 4096; where a warp has a row that is no gain.
+  void walkRows() {
+    const int64_t period = repeatingRows();
+    const Schedule before = s;
+    if (period && pickLanes(16, 512)) {
+      s.teams = std::max<int64_t>(1, 128 / s.lanes);
+      const int64_t resident = 1024 / s.block() * target.multiprocessors * s.teams;
+      const int64_t rows = ceilDiv(resident, period) * period;
+      s.groups = rows / s.teams;
+      s.prefetch = s.keepColumns = true;
+      if (rows % s.teams == 0 && 2 * rows <= d.rows)
+        return;
+    }
+    s = before;
   }
 
   // Sums of columns fill the registers: what rows load is copied ahead to shared memory, and read there by each stage.
