@@ -44,6 +44,13 @@ Value CudaBuilder::blockId() {
   return NVVM::BlockIdXOp::create(b, i32());
 }
 
+Value CudaBuilder::computedHere(Value value) {
+  auto move = LLVM::InlineAsmOp::create(b, value.getType(), value, "mov.b32 $0, $1;", "=r,r", /*has_side_effects=*/true,
+                                        /*is_align_stack=*/false, LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                        ArrayAttr());
+  return move.getResult(0);
+}
+
 Value CudaBuilder::exchange(Value value, int64_t bit) {
   Value mask = integer(-1), offset = integer(bit), clamp = integer(31);
   return NVVM::ShflOp::create(b, value.getType(), mask, value, offset, clamp, NVVM::ShflKind::bfly, UnitAttr());

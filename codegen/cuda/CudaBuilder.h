@@ -29,6 +29,9 @@ public:
 
   mlir::Value threadId();
   mlir::Value blockId();
+  // The same integer, of which the compiler knows nothing: what is computed from it is not computed before, outside of a
+  // loop or a branch, and kept in registers.
+  mlir::Value computedHere(mlir::Value value);
   // Exchange with the lane whose number differs in one bit.
   mlir::Value exchange(mlir::Value value, int64_t bit);
   // All threads of the block, or those of the team (of whole warps) alone.

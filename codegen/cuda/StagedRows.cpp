@@ -33,6 +33,8 @@ void ClusterEmitter::storeStaged(Value step) {
   Value last = k.equal(k.remainder(step, perTile), perTile - 1);
   k.when(last, [&] {
     k.barrier();
+    // Of many threads the registers are for the rows.
+    Value thread = s.block() > 256 ? k.computedHere(this->thread) : this->thread;
     Value tileRow = k.mul(k.divide(step, perTile), s.groups);
     tileRow = k.add(tileRow, k.resize(group, step.getType()));
     tileRow = k.mul(tileRow, s.stagedRows);

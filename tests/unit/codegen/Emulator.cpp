@@ -186,6 +186,8 @@ private:
       if (type != i32)
         other = arith::BitcastOp::create(b, type, other);
       replace(op, other);
+    } else if (auto move = dyn_cast<LLVM::InlineAsmOp>(op); move && move.getAsmString() == "mov.b32 $0, $1;") {
+      replace(op, move.getOperand(0));
     } else if (isa<NVVM::GridDimXOp>(op)) {
       replace(op, call("msampEmulatedGrid", i32, {}));
     } else if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
