@@ -71,6 +71,7 @@ void PlanBuilder::addHeader() {
   partition::StepSettings settings(module);
   out.set_source(text(module, "msamp.source"));
   out.set_source_sha256(text(module, "msamp.source_sha256"));
+  out.set_loss(settings.loss);
   out.set_level(settings.level);
   out.set_recipe(settings.recipe);
   out.set_optimizer(settings.optimizer);

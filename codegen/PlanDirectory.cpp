@@ -172,7 +172,6 @@ plan::Plan writePlan(ArrayRef<TargetModule> modules, const std::string &director
   plan::Plan plan = buildPlan(modules);
   plan.set_compiler(options.compiler);
   plan.set_pipeline(options.pipeline);
-  plan.set_loss(options.loss);
   StagedDirectory staged(directory);
   makeFolder(staged.path() / "kernels");
   makeFolder(staged.path() / "weights");

@@ -14,7 +14,6 @@ namespace msamp::codegen {
 struct PlanOptions {
   std::string compiler; // name and version
   std::string pipeline; // what made the plan, for people
-  std::string loss;
   bool referenceKernels = false;            // with the CPU's kernels beside those of each GPU, to check them
   std::function<void(const std::string &)> compiling; // told each target before its kernels are compiled
   std::function<bool()> cancelled;          // asked now and then; true ends the work with an error

@@ -15,14 +15,36 @@
 #include "passes/schedule/Passes.h"
 #include "passes/verify/Passes.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 using namespace mlir;
 
 namespace msamp {
 
+static void buildLoss(OpPassManager &pm, const PipelineOptions &options) {
+  loss::buildPipeline(pm, options);
+  pm.addPass(schedule::createNoteInputBounds());
+}
+
+ArrayRef<Phase> phases() {
+  static const Phase table[] = {
+      {"import", {"--dim", "--init", "--freeze", "--train"}, nullptr},
+      {"raise", {}, raise::buildPipeline},
+      {"loss", {"--loss", "--labels"}, buildLoss},
+      {"autodiff", {}, autodiff::buildPipeline},
+      {"recompute", {"--recompute"}, recompute::buildPipeline},
+      {"precision", {"--level", "--recipe", "--margin", "--fp8-head", "--accumulate"}, precision::buildPipeline},
+      {"partition", {"--zero", "--bucket"}, partition::buildPipeline},
+      {"optimizer", {"--optimizer"}, optimizer::buildPipeline},
+      {"fuse", {"--loss-chunk", "--fp8-layout"}, fuse::buildPipeline},
+      {"schedule", {}, schedule::buildPipeline},
+      {"codegen", {"--reference-kernels"}, nullptr},
+  };
+  return table;
+}
+
 ArrayRef<StringRef> phaseNames() {
-  static const StringRef names[] = {"import",    "raise",     "loss", "autodiff", "recompute", "precision",
-                                    "partition", "optimizer", "fuse", "schedule", "codegen"};
+  static const auto names = llvm::map_to_vector<16>(phases(), [](const Phase &phase) { return phase.name; });
   return names;
 }
 
@@ -31,26 +53,9 @@ bool dependsOnTarget(StringRef phase) {
 }
 
 void buildPhase(OpPassManager &pm, StringRef phase, const PipelineOptions &options) {
-  if (phase == "raise")
-    raise::buildPipeline(pm, options);
-  if (phase == "loss") {
-    loss::buildPipeline(pm, options);
-    pm.addPass(schedule::createNoteInputBounds());
-  }
-  if (phase == "autodiff")
-    autodiff::buildPipeline(pm, options);
-  if (phase == "recompute")
-    recompute::buildPipeline(pm, options);
-  if (phase == "precision")
-    precision::buildPipeline(pm, options);
-  if (phase == "partition")
-    partition::buildPipeline(pm, options);
-  if (phase == "optimizer")
-    optimizer::buildPipeline(pm, options);
-  if (phase == "fuse")
-    fuse::buildPipeline(pm, options);
-  if (phase == "schedule")
-    schedule::buildPipeline(pm, options);
+  const Phase *found = llvm::find_if(phases(), [&](const Phase &each) { return each.name == phase; });
+  if (found != phases().end() && found->build)
+    found->build(pm, options);
   verify::VerifyPhaseOptions check;
   check.phase = phase.str();
   pm.addPass(verify::createVerifyPhase(check));

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace mlir {
 class OpPassManager;
@@ -38,14 +39,23 @@ struct PipelineOptions {
   int64_t lossChunkMiB = 512;             ///< logits at most in memory at once; 0: all
   std::string target = "cpu";             ///< cpu, or an NVIDIA architecture; see dependsOnTarget
   std::string fp8Layout = "target";       ///< tn: as Hopper's GEMM wants FP8 operands, whatever the target
-  /// Opens the values of the model's initializers; empty when weights are drawn at random (nothing can be seen as tied).
+  /// Opens the values of the model's initializers.
   OpenParameterValues parameterValues;
   /// How the target cuts a cluster into chunks; null: kernels of one chunk without workspace.
   std::function<schedule::KernelShape(ClusterOp)> kernelShape;
 };
 
-/// import, raise, loss, autodiff, recompute, precision, partition, optimizer, fuse, schedule, codegen. Import and
-/// codegen run outside of pass managers.
+/// A point at which a compilation can stop and go on.
+struct Phase {
+  llvm::StringRef name;
+  /// The flags of msampc that it reads. What they say is in the module that it leaves: later phases read it there.
+  std::vector<llvm::StringRef> flags;
+  /// Adds its passes; null for what runs outside of pass managers.
+  void (*build)(mlir::OpPassManager &pm, const PipelineOptions &options);
+};
+
+/// import, raise, loss, autodiff, recompute, precision, partition, optimizer, fuse, schedule, codegen.
+llvm::ArrayRef<Phase> phases();
 llvm::ArrayRef<llvm::StringRef> phaseNames();
 
 /// Whether what a phase leaves depends on PipelineOptions::target: from `fuse` on. What it does to state (types, layout,

@@ -165,6 +165,7 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
     exit.getOperandsMutable().assign(outputs);
     forward.setType(FunctionType::get(&getContext(), forward.getArgumentTypes(), ValueRange(outputs).getTypes()));
     forward.setResAttrsAttr(builder.getArrayAttr(outputAttrs));
+    getOperation()->setAttr("msamp.loss", builder.getStringAttr(loss));
   }
 };
 

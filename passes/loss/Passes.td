@@ -11,6 +11,7 @@ def AddLoss : Pass<"msamp-add-loss", "::mlir::ModuleOp"> {
     [..]; positions labelled -100 do not count. `mse`: mean squared difference to `labels` of the output's shape. `bce`:
     mean binary cross-entropy of logits against `labels` in [0, 1]. `output:NAME`: that output of the graph, which has
     one element. An input that already has the name of the labels is used, otherwise one is added. Nothing is shifted.
+    The module's attribute `msamp.loss` says which it was.
 
     Before:
     ```mlir

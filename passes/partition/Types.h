@@ -20,9 +20,9 @@ inline mlir::FloatType elementOf(mlir::MLIRContext *context, Storage type) {
   return {};
 }
 
-// What precision and partition wrote into the module about the step.
+// What the phases wrote into the module about the step.
 struct StepSettings {
-  std::string level = "fp32", recipe = "delayed", optimizer = "adamw";
+  std::string loss, level = "fp32", recipe = "delayed", optimizer = "adamw";
   int64_t accumulate = 1, zero = 0;
 
   explicit StepSettings(mlir::ModuleOp module) {
@@ -32,6 +32,7 @@ struct StepSettings {
     auto number = [&](llvm::StringRef name, int64_t &into) {
       if (auto attr = module->getAttrOfType<mlir::IntegerAttr>(name)) into = attr.getInt();
     };
+    text("msamp.loss", loss);
     text("msamp.level", level);
     text("msamp.recipe", recipe);
     text("msamp.optimizer", optimizer);

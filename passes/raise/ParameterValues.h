@@ -19,7 +19,7 @@ public:
   virtual llvm::ArrayRef<float> read(llvm::StringRef onnxName, std::vector<float> &storage) = 0;
 };
 
-/// Opens the values when a pass first needs them; empty where weights are drawn at random.
+/// Opens the values when a pass first needs them.
 using OpenParameterValues = std::function<std::shared_ptr<ParameterValues>()>;
 
 } // namespace msamp

@@ -79,7 +79,7 @@ struct TieTwins : impl::TieTwinsBase<TieTwins> {
         bool tied = false, transposed = !straight;
         if (llvm::is_contained(assumeEqual, (table.getSymName() + "=" + head.getSymName()).str())) {
           tied = true;
-        } else if (open) {
+        } else if (open && !table.getInit() && !head.getInit()) { // values that are drawn say nothing
           if (!values)
             values = open();
           std::vector<float> tableStorage, headStorage;

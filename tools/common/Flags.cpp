@@ -1,6 +1,7 @@
 #include "tools/common/Flags.h"
 
 #include "runtime/core/Error.h"
+#include "tools/common/ParseError.h"
 
 #include <algorithm>
 #include <cctype>
@@ -78,7 +79,7 @@ bool parse(CLI::App &app, int argc, char **argv) {
       app.exit(error); // prints the help or the version
       return false;
     }
-    runtime::failUsage("{}\n{} --help lists all flags", error.what(), app.get_name());
+    runtime::failUsage("{}\n{} --help lists all flags", messageOf(app, error), app.get_name());
   }
 }
 

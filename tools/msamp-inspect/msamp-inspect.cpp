@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "runtime/core/Error.h"
+#include "tools/common/ParseError.h"
 #include "tools/msamp-inspect/Describe.h"
 
 static void keepTarget(msamp::plan::Plan &plan, const std::string &name) {
@@ -37,7 +38,7 @@ int main(int argc, char **argv) {
   } catch (const CLI::CallForHelp &e) {
     return app.exit(e);
   } catch (const CLI::ParseError &e) {
-    std::cerr << "msamp-inspect: error: " << e.what() << "\nRun msamp-inspect --help for all flags.\n";
+    std::cerr << "msamp-inspect: error: " << tools::messageOf(app, e) << "\nRun msamp-inspect --help for all flags.\n";
     return static_cast<int>(runtime::Exit::Usage);
   }
   try {

@@ -58,12 +58,7 @@ public:
       throw Reported{frontend::kIo};
     if (!options.dumpPhases.empty())
       makeDumpFolder();
-    // Where weights are drawn at random, equal values in the file say nothing.
-    options.pipeline.parameterValues = [this]() -> std::shared_ptr<ParameterValues> {
-      if (options.import.initStddev)
-        return nullptr;
-      return weights;
-    };
+    options.pipeline.parameterValues = [this] { return weights; };
 
     // A whole function says no more than the message and its node do.
     context.printOpOnDiagnostic(false);
@@ -266,7 +261,6 @@ private:
     codegen::PlanOptions plan;
     plan.compiler = version;
     plan.pipeline = llvm::join(phaseNames(), ",");
-    plan.loss = options.pipeline.loss;
     plan.referenceKernels = options.referenceKernels;
     plan.weights = weights;
     plan.cancelled = [] { return interrupted != 0; };

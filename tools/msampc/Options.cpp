@@ -2,6 +2,7 @@
 #include "tools/msampc/Options.h"
 
 #include "codegen/cuda/Target.h"
+#include "tools/common/ParseError.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -100,6 +101,36 @@ std::vector<std::string> parseTargets(const std::string &text) {
   return targets;
 }
 
+// MODEL is past the phases up to --compile-from: what their flags say would be ignored.
+void checkPhases(const CLI::App &app, llvm::StringRef compileFrom) {
+  for (const Phase &phase : compileFrom.empty() ? llvm::ArrayRef<Phase>() : phases()) {
+    for (llvm::StringRef flag : phase.flags)
+      if (app.count(flag.str()) > 0)
+        throw CLI::ValidationError(flag.str(),
+                                   "the phase " + phase.name.str() +
+                                       " reads it, which MODEL has behind it with --compile-from=" + compileFrom.str() +
+                                       "; give it to the msampc that writes MODEL, or leave it away");
+    if (phase.name == compileFrom)
+      return;
+  }
+}
+
+// Levels without FP8 have nothing that these flags could change.
+void checkLevel(const CLI::App &app, const std::string &level) {
+  for (const char *flag : {"--recipe", "--margin", "--fp8-head"})
+    if (app.count(flag) > 0 && level.front() != 'O')
+      throw CLI::ValidationError(flag, "level " + level + " has no FP8 GEMMs; take O1, O2 or O3, or leave it away");
+}
+
+// The number of --memory stands behind a "=" alone: behind a space it would be taken for MODEL.
+void checkMemory(int argc, char **argv) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    llvm::StringRef next = argv[i + 1];
+    if (llvm::StringRef(argv[i]) == "--memory" && !next.empty() && llvm::all_of(next, llvm::isDigit))
+      throw CLI::ValidationError("--memory", "the number of ranks is given as --memory=" + next.str());
+  }
+}
+
 void checkLoss(const std::string &text) {
   if (text == "cross-entropy" || text == "mse" || text == "bce")
     return;
@@ -136,7 +167,9 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
                  "devices to compile for, each once: cpu, " + joined(codegen::cuda::Target::names(), ", ") +
                      " (NVIDIA GPUs); msamp-run takes what fits")
       ->type_name("TARGET,..");
-  app.add_option("--loss", p.loss, "cross-entropy, mse, bce (of the first output), or output:NAME")->type_name("LOSS");
+  app.add_option("--loss", p.loss,
+                 "cross-entropy (classes along the last axis), mse or bce of the first output; or output:NAME")
+      ->type_name("LOSS");
   app.add_option("--labels", p.labels, "name of the extra input with the targets")->type_name("NAME");
   app.add_option("--dim", dims, "size of a symbolic dimension of the model; repeat for each")
       ->allow_extra_args(false)
@@ -156,13 +189,16 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
       ->type_name("NAME");
   app.add_option("--init", init, "initial weights: from-model, or normal:S for N(0, S)")->type_name("INIT");
-  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches")
+  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches (anywhere in it)")
       ->allow_extra_args(false)
       ->type_name("REGEX");
-  app.add_option("--train", o.import.train, "train initializers whose ONNX name matches")
+  app.add_option("--train", o.import.train,
+                 "train initializers whose ONNX name matches, also those that --freeze matches, and those that are no "
+                 "parameters by their use")
       ->allow_extra_args(false)
       ->type_name("REGEX");
-  app.add_option("--accumulate", p.accumulate, "micro-batches of a rank in one step")
+  app.add_option("--accumulate", p.accumulate,
+                 "micro-batches of a rank in one step; from 2 on gradients add up in FP32, 4 bytes a parameter")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   app.add_option("--recompute", p.recompute, "activations rebuilt in the backward: none, selective or full")
@@ -202,6 +238,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
              ".\nExit codes: 64 usage, 65 bad data, 70 internal error, 74 input or output, 75 try again.");
 
   try {
+    checkMemory(argc, argv);
     app.parse(argc, argv);
     for (const std::string &dim : dims)
       parseDim(dim, o.import.dims);
@@ -209,8 +246,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
     parseMargin(margin, p.margins);
     o.targets = parseTargets(targets);
     checkLoss(p.loss);
-    if (p.fp8Head && p.level.front() != 'O')
-      throw CLI::ValidationError("--fp8-head", "level " + p.level + " has no FP8 GEMMs; take O1, O2 or O3, or leave it away");
+    checkPhases(app, o.compileFrom);
+    checkLevel(app, p.level);
     if (p.labels.empty()) throw CLI::ValidationError("--labels", "the input with the targets needs a name");
     for (const std::string &text : o.import.freeze)
       checkRegex("--freeze", text);
@@ -237,7 +274,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
   } catch (const CLI::CallForVersion &e) {
     return app.exit(e);
   } catch (const CLI::ParseError &e) {
-    std::cerr << "msampc: error: " << e.what() << "\nRun msampc --help for all flags.\n";
+    std::cerr << "msampc: error: " << tools::messageOf(app, e) << "\nRun msampc --help for all flags.\n";
     return usage;
   }
   return o;

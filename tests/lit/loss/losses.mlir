@@ -3,6 +3,7 @@
 // RUN: msamp-opt %s --msamp-add-loss="loss=bce labels=y" --msamp-verify-phase=phase=loss | FileCheck %s --check-prefix=BCE
 // RUN: msamp-opt %s --msamp-add-loss=loss=output:score --msamp-verify-phase=phase=loss | FileCheck %s --check-prefix=OUT
 
+// CE: module attributes {msamp.loss = "cross-entropy"}
 // CE: func.func @forward(%arg0: tensor<2x3x5xf32> {msamp.name = "x"}, %arg1: tensor<2x3xi64> {msamp.labels, msamp.name = "labels"})
 // CE-SAME: -> (tensor<f32> {msamp.name = "loss"}, tensor<2x3x5xf32> {msamp.name = "logits"}, tensor<1x1xf32> {msamp.name = "score"})
 // CE-DAG: %[[X:.*]] = msamp.reshape %arg0 : tensor<2x3x5xf32> -> tensor<6x5xf32>
@@ -10,6 +11,7 @@
 // CE: %[[L:.*]], %{{.*}}, %{{.*}} = msamp.cross_entropy %[[X]], %[[Y]] {ignore_index = -100 : i64}
 // CE: return %[[L]], %arg0
 
+// MSE: module attributes {msamp.loss = "mse"}
 // MSE: %arg1: tensor<2x3x5xf32> {msamp.labels, msamp.name = "labels"}
 // MSE: %[[D:.*]] = arith.subf %arg0, %arg1
 // MSE: arith.mulf %[[D]], %[[D]]
