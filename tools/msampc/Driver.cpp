@@ -240,6 +240,7 @@ private:
   void writeModules() {
     for (Branch &branch : branches)
       print(*branch.module, options.output.empty() ? "-" : pathOf(options.output, branch.target));
+    tellFrozen();
   }
 
   void print(ModuleOp module, const std::string &path) {
@@ -255,6 +256,22 @@ private:
     std::string message = out.error().message();
     out.clear_error();
     runtime::failIo("cannot write {}: {}", path, message);
+  }
+
+  // What --freeze and --train did, where one of them was given.
+  void tellFrozen() {
+    if (options.import.freeze.empty() && options.import.train.empty())
+      return;
+    int64_t parameters = 0, values = 0, frozen = 0, frozenValues = 0;
+    for (auto parameter : branches[0].module->getOps<ParameterOp>()) {
+      const int64_t size = parameter.getTensorType().getNumElements();
+      ++parameters;
+      values += size;
+      frozen += !parameter.getTrained();
+      frozenValues += parameter.getTrained() ? 0 : size;
+    }
+    llvm::errs() << "msampc: frozen: " << frozen << " of " << parameters << " parameters, " << frozenValues << " of "
+                 << values << " values\n";
   }
 
   void writePlan() {
@@ -277,6 +294,7 @@ private:
       modules.push_back({branch.target, *branch.module});
     plan::Plan written = codegen::writePlan(modules, options.output, plan);
     progress.finish();
+    tellFrozen();
     if (options.memoryRanks > 0)
       showMemory(written);
   }
