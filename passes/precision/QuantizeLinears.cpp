@@ -65,6 +65,10 @@ struct QuantizeLinears : impl::QuantizeLinearsBase<QuantizeLinears> {
     if (!step)
       return signalPassFailure();
     collectGemms(step);
+    if (gemms.empty())
+      module.emitRemark() << "level " << level << ": 0 of "
+                          << llvm::range_size(step.getBody().front().getOps<MatMulOp>())
+                          << " products are FP8 (convolutions are not counted); --remarks=- says why";
     MatMulOp headProduct = findHead(step);
     for (LinearGemm &gemm : gemms)
       if (gemm.op == headProduct)
