@@ -43,6 +43,10 @@ public:
   mlir::OpBuilder builder;
   mlir::Location loc() const { return *location; }
 
+  // Notes what the step will not do that its model does; said once for all nodes that it is true of.
+  void warn(const std::string &message) { warnings[message].push_back(loc()); }
+  const std::map<std::string, std::vector<mlir::Location>> &warned() const { return warnings; }
+
   // Sources.
   Ref constant(Host host);
   Ref splat(int type, const Dims &dims, double value);
@@ -113,6 +117,7 @@ private:
   std::unordered_map<const char *, std::pair<uint64_t, Host>> identities;
   uint64_t nextIdentity = 0;
   std::unordered_map<std::string, mlir::Value> constants;
+  std::map<std::string, std::vector<mlir::Location>> warnings;
 };
 
 } // namespace msamp::frontend

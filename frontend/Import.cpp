@@ -64,8 +64,12 @@ public:
       chooseParameters();
       size_t before = demoted.size();
       OwningOpRef<ModuleOp> module = translate();
-      if (demoted.size() == before)
-        return module;
+      if (demoted.size() != before)
+        continue;
+      for (const auto &[message, nodes] : warnings)
+        emitWarning(FusedLoc::get(&context, nodes))
+            << message << (nodes.size() > 4 ? " (" + std::to_string(nodes.size()) + " nodes)" : "");
+      return module;
     }
   }
 
@@ -105,7 +109,8 @@ private:
         continue;
       if (standard && translators().count(n.op_type()))
         continue;
-      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type());
+      problems.push_back(nodeName(n) + ": " + (standard ? "" : n.domain() + ".") + n.op_type() +
+                         ": no translation for this op");
     }
     if (!problems.empty())
       fail(problems);
@@ -184,6 +189,7 @@ private:
       values[input.name()] = e.computed(body->addArgument(argumentTypes.back(), loc), it->second.type);
     }
     translateNodes(e, values);
+    warnings = e.warned();
 
     SmallVector<Value> results;
     SmallVector<Type> resultTypes;
@@ -362,6 +368,7 @@ private:
   std::vector<bool> live;
   Parameters parameters;
   std::set<std::string> demoted;
+  std::map<std::string, std::vector<Location>> warnings; // nodes by what is to be said of them
   std::string digest;
 };
 

@@ -1,8 +1,6 @@
 // Normalisations.
 #include "frontend/translate/Translator.h"
 
-#include "mlir/IR/Remarks.h"
-
 namespace msamp::frontend {
 namespace {
 
@@ -96,8 +94,8 @@ void runningStatistics(NodeContext &c, const Ref &mean, const Ref &variance) {
       Ref now = e.reshape(batch[i], c.in(3 + i)->dims);
       c.out(e.add(e.binary(Binary::Mul, c.in(3 + i), momentum), e.binary(Binary::Mul, now, 1 - momentum)), 1 + i);
     }
-  mlir::remark::missed(e.loc(), mlir::remark::RemarkOpts::name("running-statistics").category("import"))
-      << "normalises by the batch's own statistics; the running ones are not updated and stay as the file has them";
+  e.warn("normalised by the batch's own statistics; the running ones are not updated and stay as the file has them: "
+         "compute them anew before the trained model is evaluated");
 }
 
 void batchNormalization(NodeContext &c) {

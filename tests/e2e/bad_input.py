@@ -97,11 +97,11 @@ unknown = ox.model(
     [ox.node("MatMul", ["x", "w"], ["a"], "fc"), ox.node("Frobnicate", ["a"], ["b"], "first_odd", domain="com.example"),
      ox.node("Defrobnicate", ["b"], ["y"], "second_odd", domain="com.example")],
     *XY, [ox.tensor("w", np.ones((8, 16), np.float32))], domains=["com.example"])
-case("unknown operators, all at once", msampc(put("odd.onnx", unknown), *MSE), 65, ["Frobnicate", "first_odd", "Defrobnicate", "second_odd"])
+case("unknown operators, all at once", msampc(put("odd.onnx", unknown), *MSE), 65, ["Frobnicate", "first_odd", "Defrobnicate", "second_odd", "no translation for this op"])
 unsupported = ox.model(
     [ox.node("MatMul", ["x", "w"], ["a"], "fc"), ox.node("Det", ["a"], ["d"], "det_node"), ox.node("Hardmax", ["a"], ["y"], "hardmax_node")],
     *XY, [ox.tensor("w", np.ones((8, 16), np.float32))])
-case("unsupported operators of ONNX", msampc(put("hard.onnx", unsupported), *MSE), 65, ["Hardmax", "hardmax_node"])
+case("unsupported operators of ONNX", msampc(put("hard.onnx", unsupported), *MSE), 65, ["hardmax_node: Hardmax: no translation for this op"])
 
 # --- flags of msampc
 for flags in (["--level", "O4"], ["--level"], ["--recipe", "blocky"], ["--optimizer", "lion"], ["--loss", "hinge"], ["--init", "normal:x"],

@@ -113,6 +113,9 @@ model.write_bytes(ox.model(nodes, [ox.value("x", ox.FLOAT, x.shape)], [ox.value(
 samples = t.work / "samples.safetensors"
 common.write_safetensors(samples, {"x": x, "labels": labels})
 
+warned = t.run("msampc", model, "--compile-to", "import", "-o", t.work / "import.mlir").stderr
+t.expect("warning: node 's1': " in warned and "are not updated" in warned and "'u1'" not in warned, f"statistics that stay are warned of: {warned.strip()}")
+
 for level in ("fp32", "bf16", "O1", "O2", "O3"):
     plan = t.compile(model, f"plan-{level}", "--level", level)
     done = t.run("msamp-run", plan, "--check", reference, expect=None)

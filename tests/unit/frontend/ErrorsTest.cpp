@@ -107,7 +107,8 @@ TEST(Errors, UnsupportedNodesAreListedAtOnce) {
   // Det is not needed by the output.
   ModelFile file(model);
   std::string message =
-      expectError(file.path(), kBadData, {"2 nodes", "LpNormalization:b: LpNormalization", "LRN:c: LRN"});
+      expectError(file.path(), kBadData,
+                  {"2 nodes", "LpNormalization:b: LpNormalization: no translation", "LRN:c: LRN: no translation"});
   EXPECT_EQ(message.find("Det"), std::string::npos) << message;
 }
 

@@ -251,6 +251,26 @@ TEST(Translation, BatchNormOfTheBatchItself) {
   EXPECT_EQ(imported.shape(1), (Shape{3}));
 }
 
+TEST(Translation, RunningStatisticsThatStayAreWarnedOfOnce) {
+  std::string nodes, last = "x";
+  for (int i = 0; i < 6; ++i) {
+    const std::string next = "y" + std::to_string(i);
+    nodes += next + " = BatchNormalization<training_mode = " + (i == 2 ? "0" : "1") + ">(" + last + ", s, b, rm, rv) ";
+    last = next;
+  }
+  ModelFile file(withHeader("agraph (float[4, 3, 2] x) => (float[4, 3, 2] y5) <float[3] s = {1, 2, 3}, float[3] b = "
+                            "{1, 2, 3}, float[3] rm = {1, 2, 3}, "
+                            "float[3] rv = {1, 2, 3}> { " +
+                            nodes + "}"));
+  mlir::MLIRContext context;
+  std::vector<std::string> warnings;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) { warnings.push_back(d.str()); });
+  importModel(file.path(), {}, context);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("are not updated"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("(5 nodes)"), std::string::npos) << warnings[0];
+}
+
 TEST(Translation, NeighbouringRowsOfAnActivationAreASlice) {
   ModelFile file(withHeader(R"(
     agraph (float[4, 3] x) => (float[3] y, float[2, 3] z) <int64 i = {-1}, int64[2] j = {3, 0}> { y = Gather(x, i) z = Gather(x, j) })"));
