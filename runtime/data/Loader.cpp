@@ -108,6 +108,13 @@ bool Loader::isTokenShaped(unsigned input) const {
   return (type == Type::I64 || type == Type::I32) && in.shape_size() == 2;
 }
 
+bool Loader::readsTokens() const {
+  for (int i = 0; i < plan.inputs_size(); ++i)
+    if (i != labels && isTokenShaped(static_cast<unsigned>(i)))
+      return true;
+  return false;
+}
+
 // The input that tokens without a name are for: the one integer input of shape [rows, length] that looks something up.
 unsigned Loader::tokenInput() const {
   std::vector<unsigned> lookups, others;

@@ -30,6 +30,15 @@ MetricsFile::MetricsFile(const std::string &folder) : path((std::filesystem::pat
   std::filesystem::create_directories(folder, error);
   if (error)
     failIo("--log-dir {}: the folder cannot be made: {}", folder, error.message());
+  for (unsigned number = 1; std::filesystem::exists(path, error) && kept.empty(); ++number) {
+    const auto name = std::filesystem::path(folder) / fmt::format("metrics.{}.jsonl", number);
+    if (std::filesystem::exists(name, error))
+      continue;
+    std::filesystem::rename(path, name, error);
+    if (error)
+      failIo("{}: cannot be kept as {}: {}", path, name.string(), error.message());
+    kept = name.string();
+  }
   file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0)
     failIo("{}: cannot be written: {}", path, std::strerror(errno));

@@ -59,13 +59,13 @@ void Progress::show(const StepMetrics &metrics) {
 
   double elapsed = std::chrono::duration<double>(now - started).count();
   double left = elapsed / static_cast<double>(metrics.step) * static_cast<double>(steps - metrics.step);
-  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  |g| {:.3f}  {} tok/s  {}", metrics.step,
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  |g| {:.3f}  {} {}/s  {}", metrics.step,
                                  std::to_string(steps).size(), steps, metrics.loss, metrics.lr, metrics.gradNorm,
-                                 humanCount(metrics.tokensPerSecond), humanBytes(metrics.memoryBytes));
+                                 humanCount(metrics.tokensPerSecond), metrics.unit, humanBytes(metrics.memoryBytes));
   if (!metrics.scales.empty())
     line += "  scales " + metrics.scales;
   if (skipped > 0)
-    line += fmt::format("  skipped {}", skipped);
+    line += fmt::format("  {} skipped so far", skipped);
   line += metrics.step == steps ? "  " + clockTime(elapsed) : "  left " + clockTime(left);
   if (terminal)
     runtime::printOutput("\r\x1b[K{}", line);

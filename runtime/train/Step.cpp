@@ -30,7 +30,7 @@ StepResult Stepper::step(uint64_t step, const Hyper &hyper, bool more) {
 
 uint64_t tokensPerStep(const Executor &executor, const data::Loader &loader, unsigned ranks) {
   const plan::Plan &plan = executor.plan().plan;
-  const uint64_t tokens = plan.tokens_per_micro_batch() > 0 ? plan.tokens_per_micro_batch() : loader.rows();
+  const uint64_t tokens = loader.readsTokens() ? plan.tokens_per_micro_batch() : loader.rows();
   return tokens * std::max(1u, plan.accumulate()) * ranks;
 }
 

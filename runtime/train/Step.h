@@ -28,7 +28,7 @@ private:
   std::optional<uint64_t> ready; // step whose first micro-batch is in the executor's inputs
 };
 
-// Tokens (rows, of a plan that has none) of a step over all ranks.
+// Tokens of a step over all ranks; samples, of a plan that reads no tokens.
 uint64_t tokensPerStep(const runtime::Executor &executor, const data::Loader &loader, unsigned ranks);
 
 } // namespace msamp::train

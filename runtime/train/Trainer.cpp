@@ -66,6 +66,8 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
   if (rank == 0) {
     if (!options.logFolder.empty())
       file.emplace(options.logFolder);
+    if (file && !file->earlier().empty())
+      printOutput("the metrics of an earlier run are now in {}\n", file->earlier());
     progress.emplace(options.schedule.steps);
   }
 
@@ -91,6 +93,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     hyper.lr = options.schedule.at(step);
     StepResult update = stepper.step(step, hyper, step + 1 < options.schedule.steps);
     result.steps = step + 1;
+    result.skipped += update.skipped;
     reason = agreeOnStop(communicator, trouble.has_value());
     if (rank != 0)
       continue;
@@ -101,6 +104,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     metrics.lr = hyper.lr;
     metrics.gradNorm = update.gradNorm;
     metrics.tokens = tokens;
+    metrics.unit = loader.readsTokens() ? "tok" : "samples";
     metrics.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     metrics.tokensPerSecond = static_cast<double>(metrics.tokens) / std::max(metrics.seconds, 1e-9);
     metrics.skipped = update.skipped;

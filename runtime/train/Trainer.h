@@ -20,7 +20,8 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  uint64_t steps = 0; // made
+  uint64_t steps = 0;   // made
+  uint64_t skipped = 0; // of these: nothing was updated, as a gradient was not finite
   int signal = 0;     // that ended the run before its time; 0: none
 };
 

@@ -1,5 +1,6 @@
 # The end-to-end tests; see msamp_e2e in ../CMakeLists.txt.
 msamp_e2e(quick PROCESSORS 2)
+msamp_e2e(telling PROCESSORS 2)
 msamp_e2e(check)
 # Other levels against the same reference, within bounds derived from what they round.
 msamp_e2e(check-levels SCRIPT check

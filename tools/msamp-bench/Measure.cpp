@@ -89,6 +89,7 @@ Measurement measure(Executor &executor, const data::Loader &loader, const Option
   Communicator &communicator = executor.communicator();
   const plan::Plan &plan = executor.plan().plan;
   result.tokens = train::tokensPerStep(executor, loader, communicator.size());
+  result.unit = loader.readsTokens() ? "tokens" : "samples";
   result.flops = modelFlops(executor.plan().target()) * std::max(1u, plan.accumulate()) * communicator.size();
   // Initial weights are drawn in FP32: that is not part of the training's peak.
   std::ofstream("/proc/self/clear_refs") << "5";

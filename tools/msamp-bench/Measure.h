@@ -32,7 +32,8 @@ struct Measurement {
   std::vector<double> losses;  // of all, warm-up included
   double gradNorm = 0;
   uint64_t skipped = 0;
-  uint64_t tokens = 0; // of a step, over all ranks
+  uint64_t tokens = 0; // of a step, over all ranks; samples, of a plan that reads no tokens
+  const char *unit = "tokens";
   double flops = 0;    // of the model, likewise
   Memory memory;
   std::vector<KernelTime> kernels; // of this rank

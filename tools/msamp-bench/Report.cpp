@@ -122,6 +122,7 @@ Json report(Executor &executor, const std::string &device, const Options &option
   all["accumulate"] = std::max(1u, plan.accumulate());
   all["warmup"] = options.warmup;
   all["steps"] = options.steps;
+  all["unit"] = m.unit; // of the next two
   all["tokens_per_step"] = m.tokens;
   all["tokens_per_second"] = static_cast<double>(m.tokens) / median;
   all["step_ms_median"] = median * 1e3;
@@ -153,11 +154,12 @@ std::string reportText(const Json &r, bool table) {
   text += fmt::format("{}: level {}, {}, {} on {} x {}\n", r["model"].get<std::string>(), r["level"].get<std::string>(),
                       r["recipe"].get<std::string>(), r["target"].get<std::string>(), r["ranks"].get<unsigned>(),
                       r["device"].get<std::string>());
-  text += fmt::format("step      {:.3f} ms (median of {}, {:.3f} to {:.3f}), {:.0f} tokens\n", number("step_ms_median"),
-                      r["steps"].get<uint64_t>(), number("step_ms_min"), number("step_ms_max"), number("tokens_per_step"));
-  text += fmt::format("speed     {:.0f} tokens/s, {:.4g} model TFLOP/s, {:.1f} % of {:.4g} ({})\n", number("tokens_per_second"),
-                      number("model_tflops"), number("share_of_peak") * 100, number("peak_tflops"),
-                      r["peak_source"].get<std::string>());
+  text += fmt::format("step      {:.3f} ms (median of {}, {:.3f} to {:.3f}), {:.0f} {}\n", number("step_ms_median"),
+                      r["steps"].get<uint64_t>(), number("step_ms_min"), number("step_ms_max"),
+                      number("tokens_per_step"), r["unit"].get<std::string>());
+  text += fmt::format("speed     {:.0f} {}/s, {:.4g} model TFLOP/s, {:.1f} % of {:.4g} ({})\n",
+                      number("tokens_per_second"), r["unit"].get<std::string>(), number("model_tflops"),
+                      number("share_of_peak") * 100, number("peak_tflops"), r["peak_source"].get<std::string>());
   text += fmt::format("memory    {} at the peak, {} predicted ({:+.1f} %)", mib("peak_bytes"), mib("predicted_peak_bytes"),
                       (number("peak_bytes") / number("predicted_peak_bytes") - 1) * 100);
   if (number("library_bytes") + number("context_bytes") > 0)

@@ -45,7 +45,9 @@ std::optional<Options> parseOptions(int argc, char **argv) {
       ->capture_default_str();
   flags.addOptimizer(app);
   flags.addDevice(app);
-  app.add_option("--log-dir", options.train.logFolder, "folder for metrics.jsonl, one JSON object a step")
+  app.add_option("--log-dir", options.train.logFolder,
+                 "folder for metrics.jsonl, one JSON object a step; that of an earlier run becomes metrics.1.jsonl, "
+                 "metrics.2.jsonl, ..")
       ->check(notEmpty())
       ->type_name("DIR");
   app.add_option(

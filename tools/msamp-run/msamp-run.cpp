@@ -47,6 +47,23 @@ static void showPlan(Executor &executor, const data::Loader *loader) {
     printOutput("{}\n", loader->summary());
 }
 
+// Steps that changed nothing: a run of nothing else has trained nothing.
+static void tellSkipped(const train::TrainResult &result, const std::string &saveFile) {
+  if (result.skipped == 0)
+    return;
+  if (result.skipped == result.steps && result.signal == 0)
+    failData(
+        "none of {} steps changed the weights: the gradients of all were not finite{}. Look at the data, at the "
+        "initial weights (msampc --init) and at the learning rate (--lr, --warmup); msampc --level fp32 tells whether it "
+        "is the precision",
+        result.steps, saveFile.empty() ? "" : fmt::format("; {} has the weights as they were", saveFile));
+  fmt::print(
+      stderr,
+      "msamp-run: warning: {} of {} steps were skipped, as their gradients were not finite: they changed no weight. "
+      "\"skipped\" in metrics.jsonl (--log-dir) is 1 in each of them\n",
+      result.skipped, result.steps);
+}
+
 // One rank's work from loading to the end.
 static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
   std::optional<data::Loader> loader;
@@ -68,6 +85,8 @@ static int runRank(const tools::Options &options, LoadedPlan loaded, const RankE
   if (options.check)
     return train::check(executor, *options.check) ? 0 : 1;
   train::TrainResult result = train::train(executor, *loader, options.train);
+  if (first)
+    tellSkipped(result, options.train.saveFile);
   return result.signal == 0 ? 0 : 128 + result.signal;
 }
 

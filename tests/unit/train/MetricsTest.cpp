@@ -1,7 +1,9 @@
 // Metrics as JSON, numbers for people and the memory table.
 #include "runtime/monitor/Metrics.h"
+#include "runtime/core/Error.h"
 #include "runtime/monitor/MemoryTable.h"
 #include "runtime/monitor/Progress.h"
+#include "tests/unit/data/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 
@@ -24,6 +26,24 @@ TEST(Metrics, OneObjectALine) {
                              "\"tokens_per_second\": 8192, \"seconds\": 0.5, \"skipped\": 1, \"memory_bytes\": 10}\n");
   metrics.loss = NAN;
   EXPECT_NE(toJson(metrics).find("\"loss\": null"), std::string::npos);
+}
+
+TEST(Metrics, FilesOfEarlierRunsAreKept) {
+  TemporaryFolder folder;
+  const std::string log = std::filesystem::path(folder.write("x", "")).parent_path() / "log";
+  for (uint64_t run = 0; run < 3; ++run) {
+    MetricsFile file(log);
+    EXPECT_EQ(file.earlier(), run == 0 ? "" : fmt::format("{}/metrics.{}.jsonl", log, run));
+    StepMetrics metrics;
+    metrics.step = run;
+    file.append(metrics);
+  }
+  for (auto [name, step] :
+       {std::pair("metrics.1.jsonl", 0), std::pair("metrics.2.jsonl", 1), std::pair("metrics.jsonl", 2)}) {
+    std::string line;
+    std::getline(std::ifstream(log + "/" + name), line);
+    EXPECT_EQ(line.find(fmt::format("{{\"step\": {},", step)), 0u) << name << ": " << line;
+  }
 }
 
 TEST(Progress, NumbersForPeople) {
