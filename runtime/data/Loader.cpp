@@ -85,8 +85,8 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
   }
   for (int i = 0; i < plan.inputs_size(); ++i)
     if (!bound(static_cast<unsigned>(i)))
-      failUsage("{} has no data: give --data {}=FILE (.npy, .safetensors or tokens)", describe(plan.inputs(i)),
-                plan.inputs(i).name());
+      failUsage("{} has no data: give --data {}=FILE ({})", describe(plan.inputs(i)), plan.inputs(i).name(),
+                isTokenShaped(static_cast<unsigned>(i)) ? ".npy, .safetensors or tokens" : ".npy or .safetensors");
 }
 
 unsigned Loader::inputNamed(const std::string &name) const {

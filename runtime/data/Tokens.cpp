@@ -4,6 +4,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/data/InputCopy.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace msamp::data {
@@ -12,9 +13,10 @@ using namespace runtime;
 TokenFile::TokenFile(const std::string &path, TokenType type) : name(path), file(path), type(type) {
   auto width = static_cast<uint64_t>(type);
   if (file.size() % width != 0)
-    failData(
-        "{}: its size, {} bytes, is no multiple of {}, the size of a u{} token; --data-type says which type it has",
-        path, file.size(), width, width * 8);
+    failData("{}: its size, {} bytes, is no multiple of {}, the size of a u{} token; {}", path, file.size(), width,
+             width * 8,
+             file.size() % 2 != 0 ? "if each byte is a token, give --data-type u8"
+                                  : "--data-type says which type it has");
   count = file.size() / width;
 }
 
@@ -32,13 +34,22 @@ uint64_t TokenFile::token(uint64_t index) const {
   return value;
 }
 
+// Whether each byte could be a token of the input.
+bool TokenFile::couldBeBytes(const plan::Input &input) const {
+  return type != TokenType::U8 && std::all_of(file.data(), file.data() + file.size(), [&](std::byte byte) {
+           return static_cast<int64_t>(byte) < input.bound();
+         });
+}
+
 void TokenFile::failRange(const plan::Input &input, uint64_t index) const {
   auto width = static_cast<uint64_t>(type);
   failData(
       "{}: token {} at offset {} (bytes; token number {}) of {} is out of range: tokens must be below {}, the size of "
       "the vocabulary{}",
       describe(input), token(index), index * width, index, name, input.bound(),
-      width == 2 ? "; is the file u16? --data-type says otherwise" : "");
+      couldBeBytes(input)      ? "; if each byte is a token, give --data-type u8"
+      : type == TokenType::U16 ? "; is the file u16? --data-type says otherwise"
+                               : "");
 }
 
 void TokenFile::copy(const plan::Input &input, uint64_t begin, uint64_t n, void *out) const {

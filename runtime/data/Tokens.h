@@ -30,6 +30,7 @@ public:
 
 private:
   uint64_t token(uint64_t index) const;
+  bool couldBeBytes(const plan::Input &input) const;
   [[noreturn]] void failRange(const plan::Input &input, uint64_t index) const;
 
   std::string name;

@@ -138,7 +138,8 @@ case("empty text", run("--data", put("nothing.txt", b"")), 65, ["129", r"nothing
 odd = BYTES[:4000].astype("<u2")
 odd[1234] = 300
 case("a token beyond the vocabulary", run("--data", put("big.bin", odd.tobytes())), 65, ["300", "2468", r"big\.bin", "256", "input_ids"])
-case("a .bin of odd size", run("--data", put("odd.bin", b"x" * 4001)), 65, [r"odd\.bin", "4001"])
+case("a .bin of odd size", run("--data", put("odd.bin", b"x" * 4001)), 65, [r"odd\.bin", "4001", "--data-type u8"])
+case("bytes in a .bin", run("--data", put("bytes.bin", b"text" * 1000)), 65, [r"bytes\.bin", "--data-type u8"])
 labels = save("labels.npy", np.zeros((3, 128), np.int64))
 for name, array, patterns in [
     ("shape", np.zeros((3, 64), np.int64), ["input_ids", "128", "64"]),
@@ -175,6 +176,8 @@ for flag in ("--save", "--log-dir"):
     case(f"{flag} without a name", run("--data", TEXT, flag, ""), 64, [flag])
 
 # --- flags of msamp-run
+case("the number of a GPU as a device", run("--data", TEXT, "--device", "cuda:1"), 64, ["--device cuda:1", "--gpus 1", "CUDA_VISIBLE_DEVICES=1"])
+case("a flag that is misspelt", run("--data", TEXT, "--stesp", "3"), 64, ["not expected: --stesp 3"])
 for flags in (["--steps", "0"], ["--steps", "-1"], ["--steps", "x"], ["--steps", "1.5"], ["--lr", "abc"], ["--lr", "-1"], ["--lr", "nan"],
               ["--lr", "inf"], ["--lr", "1e999"], ["--lr", ""], ["--min-lr", "1"], ["--warmup", "-2"], ["--schedule", "square"], ["--beta1", "1"], ["--beta2", "-0.1"],
               ["--eps", "0"], ["--weight-decay", "-1"], ["--clip", "-1"], ["--seed", "x"], ["--seed", "99999999999999999999"], ["--device", "tpu"],

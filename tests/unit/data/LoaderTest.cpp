@@ -113,6 +113,31 @@ TEST(Loader, BinIsU16UnlessSaidOtherwise) {
   EXPECT_EQ(fill(plan, narrow, 0, 0, 1)[0], (std::vector<int64_t>{0x201, 0x403}));
 }
 
+TEST(Loader, BytesInABinAreGuessedWhereTheyFit) {
+  TemporaryFolder folder;
+  LoaderOptions options;
+  auto messageFor = [&](int64_t bound, const std::string &content) {
+    plan::Plan plan = languageModel(1, 2, bound);
+    options.sources = {{"", folder.write("a.bin", content)}};
+    auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+    EXPECT_EQ(code, 65);
+    return message;
+  };
+  const std::string hint = "if each byte is a token, give --data-type u8";
+  EXPECT_NE(messageFor(256, "some text.").find(hint), std::string::npos);
+  EXPECT_NE(messageFor(256, "odd text.").find(hint), std::string::npos);
+  EXPECT_EQ(messageFor(100, "some text.").find(hint), std::string::npos) << "'t' is no token below 100";
+}
+
+TEST(Loader, ReadsTokensOrSamples) {
+  LoaderOptions options;
+  options.randomRest = true;
+  plan::Plan plan = languageModel(2, 4, 256);
+  EXPECT_TRUE(Loader(plan, options).readsTokens());
+  plan.mutable_inputs(0)->set_type(plan::F32); // labels alone are no tokens
+  EXPECT_FALSE(Loader(plan, options).readsTokens());
+}
+
 TEST(Loader, AWindowNeedsOneTokenMore) {
   TemporaryFolder folder;
   plan::Plan plan = languageModel(1, 8, 256);
@@ -150,7 +175,7 @@ TEST(Loader, InputsWithoutDataAndUnknownNamesAreUsageErrors) {
   options.sources = {{"", text}};
   auto [code, message] = errorOf([&] { Loader loader(plan, options); });
   EXPECT_EQ(code, 64);
-  EXPECT_NE(message.find("--data mask=FILE"), std::string::npos) << message;
+  EXPECT_NE(message.find("--data mask=FILE (.npy or .safetensors)"), std::string::npos) << message;
   options.sources = {{"", text}, {"nothing", text}};
   EXPECT_EQ(errorOf([&] { Loader loader(plan, options); }).first, 64);
   options.sources = {{"ids", text}, {"ids", text}};
