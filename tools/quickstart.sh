@@ -9,7 +9,7 @@ steps=${1:-200}
 
 tools/setup.sh build
 source tools/build.sh
-build msampc msamp-run msamp-inspect msamp-opt
+build msampc msamp-run msamp-bench msamp-inspect msamp-opt
 
 out=build/quickstart
 mkdir -p $out
