@@ -38,7 +38,7 @@ void UpdateMath::setScales(const UpdateScales &scales) {
     return factor ? arith::MulFOp::create(k.b, factor, inverted).getResult() : inverted;
   };
   auto times = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
-  Value source = over(decoupled ? hyper[Keep] : Value(), scales.source), grad = over(hyper[GradFactor], scales.grad);
+  Value source = over({}, scales.source), grad = over(hyper[GradFactor], scales.grad);
   factors.source = source ? wide(source) : Value();
   factors.grad = wide(grad);
   factors.m = wide(over(hyper[Beta1], scales.m));
@@ -68,15 +68,15 @@ Value UpdateMath::stored(Value v, Storage type, Value scale) {
 // with m' and v' the new moments and x the weight:
 //   v' = beta2 v + (RootRest2 g)^2
 //   step = m' BiasM / (root of (v' BiasV) + epsilon) = m' / (RootFactor root of v' + EpsilonFactor)
-//   x' = x - rate (step + decay x) = Keep x - rate step
+//   x' = x - rate (step + decay x), which is not (1 - rate decay) x - rate step: a small rate would vanish in that factor
 UpdateVectors UpdateMath::step(const UpdateVectors &stored) {
   auto mul = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
   auto fma = [&](Value x, Value y, Value z) -> Value { return math::FmaOp::create(k.b, x, y, z); };
-  Value kept = real(stored.source, factors.source); // of AdamW without what it decays by
+  Value p = real(stored.source, factors.source);
   UpdateVectors result;
   Value step;
   if (momentum) {
-    Value g = fma(decay, kept, real(stored.grad, factors.grad)); // L2 regularisation
+    Value g = fma(decay, p, real(stored.grad, factors.grad)); // L2 regularisation
     step = result.m = fma(real(stored.m, {}), factors.m, g);
   } else {
     Value keptM = real(stored.m, factors.m), keptV = real(stored.v, factors.v), rootOfV;
@@ -85,19 +85,22 @@ UpdateVectors UpdateMath::step(const UpdateVectors &stored) {
       result.m = fma(g, gradToM, keptM);
       rootOfV = mul(g, gradToRootV);
     } else {
-      Value g = fma(decay, kept, real(stored.grad, factors.grad));
+      Value g = fma(decay, p, real(stored.grad, factors.grad));
       result.m = fma(g, rest1, keptM);
       rootOfV = mul(g, rootRest2);
     }
     result.v = fma(rootOfV, rootOfV, keptV);
-    // Approximate instructions do; the rounding of moments is far above their error.
+    // A GPU's approximate instructions do: 1 to 2 units in the last place. They take a v' below 2^-126 as zero, whose root
+    // is far below any epsilon that --eps takes.
     auto afn = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::afn);
     auto arcp = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::arcp);
     Value root = math::SqrtOp::create(k.b, result.v, afn);
     Value denominator = fma(root, rootFactor, epsilonFactor);
     step = arith::DivFOp::create(k.b, result.m, denominator, arcp);
   }
-  result.source = fma(down, step, kept);
+  if (decoupled)
+    step = fma(decay, p, step);
+  result.source = fma(down, step, p);
   return result;
 }
 

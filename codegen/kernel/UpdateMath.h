@@ -9,7 +9,7 @@ namespace msamp::codegen {
 
 // What an update kernel is given in FP32. GradFactor is the clip factor over the number of summed micro-batches; BiasM and
 // BiasV are 1 / (1 - beta^t). With Skip not 0 the kernel writes nothing. Of these: Rest1 = 1 - beta1, RootRest2 = root of
-// 1 - beta2, RootFactor = root of BiasV over BiasM, EpsilonFactor = Epsilon / BiasM, Keep = 1 - LearningRate WeightDecay.
+// 1 - beta2, RootFactor = root of BiasV over BiasM, EpsilonFactor = Epsilon / BiasM.
 enum UpdateHyper {
   LearningRate,
   Beta1,
@@ -24,7 +24,6 @@ enum UpdateHyper {
   RootRest2,
   RootFactor,
   EpsilonFactor,
-  Keep,
   UpdateHyperCount
 };
 

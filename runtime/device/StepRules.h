@@ -43,7 +43,6 @@ MSAMP_EVERYWHERE void fillKernelHyper(float *slots, const Hyper &h, double gradF
   slots[SlotRootRest2] = static_cast<float>(sqrt(1.0 - h.beta2));
   slots[SlotRootFactor] = static_cast<float>(sqrt(biasV) / biasM);
   slots[SlotEpsFactor] = static_cast<float>(h.eps / biasM);
-  slots[SlotKeep] = static_cast<float>(1.0 - h.lr * h.weightDecay);
 }
 
 // Norm, clip factor, skip flag and the optimizer kernels' hyper-parameters from the sums over all ranks. `microBatches`: of

@@ -17,7 +17,7 @@ struct Hyper {
 
 // Slots of StepState::kernelHyper, which optimizer kernels read (UpdateHyper of codegen/kernel/UpdateMath.h); the rest is 0.
 enum HyperSlot : unsigned { SlotLr, SlotBeta1, SlotBeta2, SlotEps, SlotWeightDecay, SlotGradFactor, SlotBiasM, SlotBiasV, SlotSkip,
-  SlotRest1, SlotRootRest2, SlotRootFactor, SlotEpsFactor, SlotKeep, HyperSlots = 16 };
+  SlotRest1, SlotRootRest2, SlotRootFactor, SlotEpsFactor, HyperSlots = 16 };
 
 struct StepState {
   Hyper hyper; // written by the host before an update

@@ -105,6 +105,23 @@ struct State {
   }
 };
 
+// The kernels and the runtime that fills their table name the same places.
+#define MSAMP_SAME(HYPER, SLOT) static_assert(int{codegen::HYPER} == int{runtime::SLOT})
+MSAMP_SAME(LearningRate, SlotLr);
+MSAMP_SAME(Beta1, SlotBeta1);
+MSAMP_SAME(Beta2, SlotBeta2);
+MSAMP_SAME(Epsilon, SlotEps);
+MSAMP_SAME(WeightDecay, SlotWeightDecay);
+MSAMP_SAME(GradFactor, SlotGradFactor);
+MSAMP_SAME(BiasM, SlotBiasM);
+MSAMP_SAME(BiasV, SlotBiasV);
+MSAMP_SAME(Skip, SlotSkip);
+MSAMP_SAME(Rest1, SlotRest1);
+MSAMP_SAME(RootRest2, SlotRootRest2);
+MSAMP_SAME(RootFactor, SlotRootFactor);
+MSAMP_SAME(EpsilonFactor, SlotEpsFactor);
+static_assert(int{codegen::UpdateHyperCount} <= int{runtime::HyperSlots});
+
 class UpdateKernel : public ::testing::TestWithParam<std::tuple<const char *, const char *>> {};
 
 TEST_P(UpdateKernel, FollowsTheFormulas) {
