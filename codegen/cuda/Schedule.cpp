@@ -225,14 +225,17 @@ private:
   void walkRows() {
     const int64_t period = repeatingRows();
     const Schedule before = s;
-    if (period && pickLanes(16, 512)) {
+    if (period && rowInputs() <= 2 && pickLanes(16, 512)) {
       s.teams = std::max<int64_t>(1, 128 / s.lanes);
-      const int64_t resident = 1024 / s.block() * target.multiprocessors * s.teams;
-      const int64_t rows = ceilDiv(resident, period) * period;
-      s.groups = rows / s.teams;
+      s.blocksPerMultiprocessor = std::max<int64_t>(1, 1024 / s.block());
       s.prefetch = s.keepColumns = true;
-      if (rows % s.teams == 0 && 2 * rows <= d.rows)
-        return;
+      // The fewest blocks that fill their waves.
+      const int64_t wave = s.blocksPerMultiprocessor * target.multiprocessors;
+      for (int64_t rows = period; 2 * rows <= d.rows && rows <= 4 * wave * s.teams; rows += period) {
+        s.groups = rows / s.teams;
+        if (rows % s.teams == 0 && 10 * s.groups >= 9 * ceilDiv(s.groups, wave) * wave)
+          return;
+      }
     }
     s = before;
   }

@@ -107,6 +107,24 @@ TEST_P(Kernels, LayerNormWithStatistics) {
   }
 }
 
+// Embedding and norm: blocks go over rows of the same position, of which there are not equally many for all of them.
+TEST_P(Kernels, NormOfRowsWhosePositionsRepeat) {
+  Outcome r = run(R"(func.func @f(%x: tensor<5x8x1024xbf16>, %p: tensor<8x1024xbf16>, %g: tensor<1024xf32>, %b: tensor<1024xf32>)
+      -> (tensor<40x1024xf32>, tensor<40xf32>, tensor<40xf32>, tensor<f32>) {
+    %xf = arith.extf %x : tensor<5x8x1024xbf16> to tensor<5x8x1024xf32>
+    %pf = arith.extf %p : tensor<8x1024xbf16> to tensor<8x1024xf32>
+    %pb = msamp.broadcast %pf dims = [1, 2] : tensor<8x1024xf32> -> tensor<5x8x1024xf32>
+    %s = arith.addf %xf, %pb : tensor<5x8x1024xf32>
+    %rows = msamp.reshape %s : tensor<5x8x1024xf32> -> tensor<40x1024xf32>
+    %y, %mean, %rstd = msamp.layer_norm %rows scale %g : tensor<1024xf32> shift %b : tensor<1024xf32> {eps = 1.0e-5}
+      : tensor<40x1024xf32> -> tensor<40x1024xf32>, tensor<40xf32>, tensor<40xf32>
+    %a = math.absf %y : tensor<40x1024xf32>
+    %amax = msamp.reduce max %a dims = [0, 1] : tensor<40x1024xf32> -> tensor<f32>
+    return %y, %mean, %rstd, %amax : tensor<40x1024xf32>, tensor<40xf32>, tensor<40xf32>, tensor<f32> })");
+  EXPECT_EQ(r.clusters, 1u);
+  expectClose(r, 1e-5);
+}
+
 TEST_P(Kernels, SoftmaxKeepsExponentialsInScratch) {
   Outcome r = run(R"(func.func @f(%x: tensor<4x3x45xf32>) -> tensor<4x3x45xf32> {
     %y = msamp.softmax %x : tensor<4x3x45xf32> -> tensor<4x3x45xf32>
