@@ -51,7 +51,8 @@ public:
       failInternal("NCCL without a device's stream");
     // NCCL refuses two ranks of a machine on one GPU; as ranks of different machines they talk over sockets.
     if (options.sharesGpu) {
-      ::setenv("NCCL_HOSTID", fmt::format("msamp-rank-{}", options.rank).c_str(), 0);
+      ::setenv("NCCL_HOSTID", fmt::format("msamp-rank-{}", options.rank).c_str(), 1);
+      ::setenv("NCCL_NET", "Socket", 1);
       ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     }
     // The id of rank 0, to all.
@@ -169,6 +170,7 @@ private:
     MSAMP_CU(cuCtxGetCurrent, &context);
     std::promise<std::pair<ncclResult_t, ncclComm_t>> promise;
     auto connected = promise.get_future();
+    Nccl::get(); // or its error would be the thread's
     std::thread([id, context, ranks = static_cast<int>(size()), own = static_cast<int>(rank()),
                  promise = std::move(promise)]() mutable {
       ncclComm_t comm = nullptr;
