@@ -111,7 +111,7 @@ bool Loader::isTokenShaped(unsigned input) const {
 bool Loader::readsTokens() const {
   for (int i = 0; i < plan.inputs_size(); ++i)
     if (i != labels && isTokenShaped(static_cast<unsigned>(i)))
-      return true;
+      return labels < 0 || plan.inputs(labels).shape_size() != 1; // a label a sequence: samples are what is counted
   return false;
 }
 

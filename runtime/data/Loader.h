@@ -40,7 +40,8 @@ public:
             const std::function<void *(unsigned input)> &destination) const;
 
   uint64_t rows() const { return batch; }
-  // Whether the plan reads tokens: whether an input other than the labels is of integers in [rows, length].
+  // Whether it is tokens that the plan counts: whether an input other than the labels is of integers in [rows, length], and a
+  // position has a label, not a row.
   bool readsTokens() const;
   // One line a source, for people: what was found.
   std::string summary() const;
