@@ -186,6 +186,7 @@ for flags in (["--steps", "0"], ["--steps", "-1"], ["--steps", "x"], ["--steps",
     case("msamp-run " + " ".join(flags), run("--data", TEXT, *flags), 64, [flags[0].lstrip("-")])
 case("--nproc beyond reason names the bound", run("--data", TEXT, "--nproc", "1000"), 64, [rf"1 to {min(64, 8 * len(os.sched_getaffinity(0)))}\b"])
 case("--gpus without a GPU", run("--data", TEXT, "--nproc", "2", "--gpus", "0,0"), 64, ["--gpus", "--device cuda"])
+case("--gpus before the plan", ["msamp-run", "--nproc", "2", "--gpus", "0,0", plan, "--data", TEXT], 64, ["--device cuda"])
 for gpus in ("x", "-1", "0,"):
     case(f"--gpus {gpus}", run("--data", TEXT, "--gpus", gpus), 64, ["gpus"])
 case("--check with ranks", run("--check", common.MODELS / "gpt_bytes.ref.safetensors", "--nproc", "2"), 64, ["nproc"])

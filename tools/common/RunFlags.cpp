@@ -46,7 +46,7 @@ void RunFlags::addOptimizer(CLI::App &app) {
       ->type_name("X")
       ->capture_default_str();
   app.add_option("--eps", hyper.eps, "added to the root of the second moment")
-      ->check(positive())
+      ->check(number(1e-15, std::numeric_limits<double>::max(), "a number of at least 1e-15"))
       ->type_name("X")
       ->capture_default_str();
   app.add_option("--weight-decay", hyper.weightDecay, "decoupled weight decay, on all parameters")
@@ -79,9 +79,10 @@ void RunFlags::addDevice(CLI::App &app) {
       ->capture_default_str();
   app.add_option("--gpus", gpus,
                  "the GPU of each rank, by number [rank r has GPU r]; ranks that share one exchange over sockets, which is "
-                 "slow: to try out what several ranks do where there are fewer GPUs")
+                 "slow (all of them do then): to try out what several ranks do where there are fewer GPUs")
       ->check(integer(0, 1023, "the number of a GPU"))
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("N,..");
   app.add_option("--threads", threads, "threads of each rank; 0: the cores shared out among the ranks")
       ->check(integer(0, 1024, "a number of threads from 0 to 1024"))

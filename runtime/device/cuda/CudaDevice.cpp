@@ -21,7 +21,8 @@ Context::Context(unsigned index) {
   int count = 0;
   MSAMP_CU(cuDeviceGetCount, &count);
   if (index >= static_cast<unsigned>(count))
-    failTryAgain("GPU {} was asked for, but this process sees {}; check CUDA_VISIBLE_DEVICES, or start fewer ranks with --nproc",
+    failTryAgain("GPU {} was asked for, but this process sees {}; check CUDA_VISIBLE_DEVICES, start fewer ranks with --nproc, or say with "
+        "--gpus which GPU each rank has",
         index, count);
   MSAMP_CU(cuDeviceGet, &device, static_cast<int>(index));
   int major = 0, minor = 0, units = 0;
