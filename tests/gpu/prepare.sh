@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: prepare.sh [--bin BUILD/bin] [--target sm_90a] [--graphs FOLDER] [--models FOLDER] [--only REGEX] DIR
 # Compiles the plans of run.sh and packs them with the programs and libraries that they need, for a machine that has a GPU but
-# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh, text and the lists checks.txt, benches.txt, repeats.txt and ranks.txt. --graphs names a folder
+# no compiler: DIR holds bin/, lib/, plans/, refs/, run.sh, text.txt and the lists checks.txt, benches.txt, repeats.txt and ranks.txt. --graphs names a folder
 # with NAME.opset18.onnx of the full-size graphs (none: a small model is measured instead), --models one with
 # MODEL/model.onnx and MODEL/ref.safetensors (default: tests/models).
 set -euo pipefail
@@ -118,7 +118,7 @@ cp "$source_dir/README.md" "$dir/text.txt"
 # Gradients are rounded before they are added between ranks, after it within one; fp32 has no such rounding.
 for ranks in fp32:0:1e-5 bf16:1:1e-3 O1:0:1e-2 O2:1:1e-2 O3:1:1e-2; do
   IFS=: read -r level zero bound <<< "$ranks"
-  [[ ranks/ranks.$level.zero$zero =~ $only ]] || continue
+  [[ ranks/ranks.$level.zero$zero =~ $only || ($level = fp32 && ranks/lost =~ $only) ]] || continue
   flags=("$source_dir/tests/models/gpt_bytes.onnx" --dim batch=16 --dim seq=128 --init normal:0.02 --level $level --target "$target")
   compile ranks.$level.zero$zero "${flags[@]}" --zero $zero
   compile ranks.$level.twice "${flags[@]}" --accumulate 2

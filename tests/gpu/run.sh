@@ -116,38 +116,45 @@ done < "$dir/repeats.txt"
 
 # --- ranks: two do what one does with twice the micro-batches, and twice the same. Where there is one GPU they share it.
 gpus=$([ $device = cuda ] && nvidia-smi -L 2> /dev/null | wc -l)
+[ -n "${CUDA_VISIBLE_DEVICES:-}" ] && gpus=$(awk -F, '{print NF}' <<< "$CUDA_VISIBLE_DEVICES")
 [ "${gpus:-0}" -ge 2 ] && gpus=0,1 || gpus=0,0
-losses_of() { # plan log flags..: a loss a line
+two=(--nproc 2); [ $device = cuda ] && two+=(--gpus $gpus)
+losses_of() { # plan log flags..: a loss a line, 10 of them
   local plan=$1 log=$work/log.$2; shift 2
   rm -rf "$log"
   timeout -k 2 60 "$dir/bin/msamp-run" "$dir/plans/$plan" --device $device --data "$dir/text.txt" --steps 10 --lr 1e-3 --log-dir "$log" "$@" \
-    > /dev/null 2> "$work/error" && sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$log/metrics.jsonl"
+    > /dev/null 2> "$work/error" && sed -n 's/.*"loss": *\([0-9.e+-]*\)[,}].*/\1/p' "$log/metrics.jsonl" > "$log/losses" &&
+    [ "$(grep -c . "$log/losses")" = 10 ]
 }
 while read -r plan twice bound; do
   wanted "ranks/$plan" || continue
-  two=(--nproc 2); [ $device = cuda ] && two+=(--gpus $gpus)
-  losses_of "$twice" one > "$work/one"; losses_of "$plan" two "${two[@]}" > "$work/two" && losses_of "$plan" again "${two[@]}" > "$work/again"
-  apart=$(paste "$work/one" "$work/two" | awk '{d = $2 / $1 - 1; d = d < 0 ? -d : d; if (d > most) most = d} END {printf "%.1e", NR == 10 ? most : 9}')
-  if [ "$(wc -l < "$work/two")" != 10 ]; then
-    fail "ranks $plan: $(tail -2 "$work/error")"
-  elif ! cmp -s "$work/two" "$work/again"; then
+  if ! { losses_of "$twice" one && losses_of "$plan" two "${two[@]}" && losses_of "$plan" again "${two[@]}"; }; then
+    fail "ranks $plan: no 10 losses: $(tail -2 "$work/error")"
+    continue
+  fi
+  apart=$(paste "$work/log.one/losses" "$work/log.two/losses" | awk '{d = $2 / $1 - 1; d = d < 0 ? -d : d; if (d > most) most = d} END {printf "%.1e", most}')
+  if ! cmp -s "$work/log.two/losses" "$work/log.again/losses"; then
     fail "ranks $plan: two runs of two ranks differ"
   elif awk "BEGIN {exit !($apart > $bound)}"; then
     fail "ranks $plan: losses of two ranks are up to $apart from one rank's, beyond $bound"
   else
-    echo "ranks $plan: two on GPUs $gpus, at most $apart from one rank's losses, the same bits twice"
+    echo "ranks $plan: two on $device ($gpus), at most $apart from one rank's losses, the same bits twice"
   fi
 done < "$dir/ranks.txt"
 if wanted ranks/lost && [ -d "$dir/plans/ranks.fp32.zero0" ] && [ $device = cuda ]; then
-  "$dir/bin/msamp-run" "$dir/plans/ranks.fp32.zero0" --device cuda --data "$dir/text.txt" --steps 1000000 --nproc 2 --gpus $gpus \
+  timeout -k 2 120 "$dir/bin/msamp-run" "$dir/plans/ranks.fp32.zero0" --device cuda --data "$dir/text.txt" --steps 1000000 "${two[@]}" \
     --log-dir "$work/lost" > /dev/null 2> "$work/error" &
-  supervisor=$!
-  for _ in {1..300}; do [ -s "$work/lost/metrics.jsonl" ] && break; sleep 0.1; done
-  for rank in $(pgrep -P $supervisor); do
-    if tr '\0' '\n' < /proc/$rank/environ | grep -qx MSAMP_RANK=1; then kill -KILL $rank; fi
+  watched=$! killed=0
+  for _ in {1..300}; do # until steps are recorded graphs
+    [ "$(wc -l < "$work/lost/metrics.jsonl" 2> /dev/null || echo 0)" -ge 5 ] && break
+    sleep 0.1
+  done
+  for environment in /proc/[0-9]*/environ; do
+    if tr '\0' '\n' < $environment 2> /dev/null | grep -qx MSAMP_RANK=1; then kill -KILL "$(cut -d/ -f3 <<< $environment)" && killed=1; fi
   done
   since=$(date +%s%N)
-  wait $supervisor; code=$?
+  [ $killed = 1 ] || kill -KILL $watched
+  wait $watched; code=$?
   took=$((($(date +%s%N) - since) / 1000000))
   said=$(grep '^msamp-run: ' "$work/error")
   if [ $code = 75 ] && [ $took -lt 5000 ] && [[ $said == *"rank 1 was killed by signal 9"* ]] && [ "$(wc -l <<< "$said")" = 1 ]; then
