@@ -154,14 +154,16 @@ MatMul::Plan *MatMul::planOf(const std::string &key, const Call &call, const Epi
 bool MatMul::choose(const std::string &key, Plan &plan, const Call &call) {
   const CublasLt &lt = CublasLt::get();
   const std::string tuningKey = key + (options_.exactAccumulation ? ", exact" : "");
-  if (auto known = options_.tune ? tuning_->find(tuningKey) : std::nullopt) {
+  auto takes = [&](const MatMulTuning::Choice &choice) {
     cublasLtMatmulHeuristicResult_t result{};
-    if (lt.cublasLtMatmulAlgoCheck(lt_, plan.op, plan.first, plan.second, plan.addend, plan.d, &known->algorithm,
-                                   &result) == CUBLAS_STATUS_SUCCESS &&
-        result.workspaceSize <= workspaceBytes_) {
-      plan.algorithm = known->algorithm;
-      return true;
-    }
+    return lt.cublasLtMatmulAlgoCheck(lt_, plan.op, plan.first, plan.second, plan.addend, plan.d, &choice.algorithm,
+                                      &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= workspaceBytes_;
+  };
+  const auto known = options_.tune ? tuning_->find(tuningKey) : std::nullopt;
+  if (known && takes(*known)) {
+    plan.algorithm = known->algorithm;
+    return true;
   }
   cublasLtMatmulPreference_t preference;
   MSAMP_LT(cublasLtMatmulPreferenceCreate, &preference);
@@ -214,7 +216,8 @@ bool MatMul::choose(const std::string &key, Plan &plan, const Call &call) {
   if (best < 0)
     return false;
   ++tuned_;
-  tuning_->add(tuningKey, {plan.algorithm, workspaceBytes_, best});
+  if (const auto choice = tuning_->add(tuningKey, {plan.algorithm, workspaceBytes_, best}, known.has_value()); takes(choice))
+    plan.algorithm = choice.algorithm;
   return true;
 }
 

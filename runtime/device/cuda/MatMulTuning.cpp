@@ -1,5 +1,7 @@
 #include "runtime/device/cuda/MatMulTuning.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -39,6 +41,33 @@ bool fromHex(const std::string &text, cublasLtMatmulAlgo_t &algorithm) {
   return true;
 }
 
+std::optional<MatMulTuning::Choice> choiceOf(const Json &entry) {
+  MatMulTuning::Choice choice;
+  if (!entry.is_object() || !fromHex(entry.value("algorithm", ""), choice.algorithm))
+    return std::nullopt;
+  choice.workspace = entry.value("workspace", uint64_t{0});
+  choice.microseconds = entry.value("us", 0.0);
+  return choice;
+}
+
+// While it lives no other process reads the folder's file to write it anew.
+class FolderLock {
+public:
+  explicit FolderLock(const std::filesystem::path &folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_ >= 0)
+      ::flock(folder_, LOCK_EX);
+  }
+  ~FolderLock() {
+    if (folder_ >= 0)
+      ::close(folder_);
+  }
+  FolderLock(const FolderLock &) = delete;
+  FolderLock &operator=(const FolderLock &) = delete;
+
+private:
+  int folder_;
+};
+
 // The file as JSON; an empty object if there is none or it is damaged.
 Json load(const std::filesystem::path &file) {
   std::ifstream stream(file);
@@ -60,14 +89,9 @@ MatMulTuning::MatMulTuning(std::filesystem::path file, std::string machine)
     const auto entries = json["machines"].find(machine_);
     if (entries == json["machines"].end() || !entries->is_object())
       return;
-    for (const auto &[key, entry] : entries->items()) {
-      Choice choice;
-      if (entry.is_object() && fromHex(entry.value("algorithm", ""), choice.algorithm)) {
-        choice.workspace = entry.value("workspace", uint64_t{0});
-        choice.microseconds = entry.value("us", 0.0);
-        choices_.emplace(key, choice);
-      }
-    }
+    for (const auto &[key, entry] : entries->items())
+      if (auto choice = choiceOf(entry))
+        choices_.emplace(key, *choice);
   } catch (const Json::exception &) {
     choices_.clear(); // of other types than expected: tuned again
   }
@@ -78,20 +102,21 @@ std::optional<MatMulTuning::Choice> MatMulTuning::find(const std::string &key) c
   return known == choices_.end() ? std::nullopt : std::optional(known->second);
 }
 
-void MatMulTuning::add(const std::string &key, const Choice &choice) {
-  choices_[key] = choice;
+MatMulTuning::Choice MatMulTuning::add(const std::string &key, const Choice &choice, bool anew) {
+  Choice &kept = choices_[key] = choice;
   if (file_.empty())
-    return;
+    return kept;
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
+  const FolderLock lock(file_.parent_path());
   try {
-    // What other processes have found meanwhile is kept.
     Json json = load(file_);
     Json &entries = json["machines"][machine_];
     if (!entries.is_object())
       entries = Json::object();
-    for (const auto &[name, own] : choices_)
-      entries[name] = {{"algorithm", hexOf(own.algorithm)}, {"workspace", own.workspace}, {"us", own.microseconds}};
+    if (auto theirs = !anew && entries.contains(key) ? choiceOf(entries[key]) : std::nullopt)
+      return kept = *theirs;
+    entries[key] = {{"algorithm", hexOf(choice.algorithm)}, {"workspace", choice.workspace}, {"us", choice.microseconds}};
     const std::filesystem::path temporary = file_.string() + fmt::format(".{}.tmp", ::getpid());
     std::ofstream stream(temporary);
     stream << json.dump(1) << '\n';
@@ -102,6 +127,7 @@ void MatMulTuning::add(const std::string &key, const Choice &choice) {
       std::filesystem::remove(temporary, error);
   } catch (const Json::exception &) {
   }
+  return kept;
 }
 
 std::filesystem::path MatMulTuning::fileIn(const std::filesystem::path &folder) {

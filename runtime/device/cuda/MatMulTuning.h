@@ -24,8 +24,10 @@ public:
     double microseconds = 0; // when it was tuned
   };
   std::optional<Choice> find(const std::string &key) const;
-  // Also writes the file, by rename; a file that cannot be written is left alone.
-  void add(const std::string &key, const Choice &choice);
+  // Also writes the file, by rename; a file that cannot be written is left alone. Returns the choice that counts from now on:
+  // where another process, such as a rank beside this one, has written one meanwhile, that one, so that all compute the same
+  // bits, and a later run of the plan does. `anew`: the one that is there does not do.
+  Choice add(const std::string &key, const Choice &choice, bool anew);
 
   // matmul-tuning.json in the folder; where that cannot be written, in XDG_CACHE_HOME/msamp or HOME/.cache/msamp; empty without
   // any.
