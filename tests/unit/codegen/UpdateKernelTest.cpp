@@ -165,6 +165,29 @@ TEST_P(UpdateKernel, FollowsTheFormulas) {
     }
 }
 
+// Without gradients and moments a weight only decays: by a product of its own, rounded with the weight. 1 - 1e-7 as a factor
+// would be a fifth too far from 1.
+TEST(UpdateKernels, SmallDecayIsNotLost) {
+  ClassStorage c = partition::storageOf("fp32", "plain", "adamw", 1);
+  mlir::MLIRContext context;
+  codegen::CpuKernels kernels(&context);
+  ASSERT_TRUE(succeeded(kernels.addUpdate("update", c, "adamw")));
+  Library library(kernels);
+  State state(c, 3, false);
+  for (int which : {codegen::Grad, codegen::M, codegen::V})
+    std::fill(state.memory[which].begin(), state.memory[which].end(), 0);
+  runtime::fillKernelHyper(reinterpret_cast<float *>(state.memory[codegen::Hyper].data()),
+                           {.lr = 1e-5, .weightDecay = 0.01}, 1, 1, false);
+  const State before = state;
+  library.kernel("update")(state.args.data(), 0, blocks);
+  int64_t different = 0;
+  for (int64_t i = 0; i < values; ++i) {
+    const double x = load(Stored::F32, before.memory.at(codegen::Weight).data(), i);
+    different += load(Stored::F32, state.args[codegen::Weight], i) != static_cast<float>(x - 1e-5 * (0.01 * x));
+  }
+  EXPECT_LE(different, 2); // next to a tie
+}
+
 TEST_P(UpdateKernel, WritesNothingWhenTheStepIsSkipped) {
   auto [level, name] = GetParam();
   ClassStorage c = partition::storageOf(level, name, "adamw", 1);
