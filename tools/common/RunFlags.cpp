@@ -93,7 +93,7 @@ void RunFlags::addDevice(CLI::App &app) {
 void RunFlags::finish() {
   if (options.device == "cuda" && !hasModule("msamp_device_cuda"))
     failUsage("--device cuda: this build has no CUDA device; it has: cpu. Build it where the CUDA toolkit is installed");
-  if (options.device.starts_with("cuda:"))
+  if (options.device.starts_with("cuda:") && options.device.size() > 5)
     failUsage("--device {}: the kind of device alone is cuda; --gpus {} or CUDA_VISIBLE_DEVICES={} says which GPU",
               options.device, options.device.substr(5), options.device.substr(5));
   if (options.device != "cpu" && options.device != "cuda")

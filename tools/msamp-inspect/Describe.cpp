@@ -4,6 +4,7 @@
 
 #include "runtime/core/Types.h"
 #include "runtime/plan/MemoryTable.h"
+#include "runtime/plan/StepTraits.h"
 
 namespace msamp::inspect {
 using namespace runtime;
@@ -195,7 +196,8 @@ std::string kindOf(const plan::Step &step) {
   return field ? std::string(field->name()) : "unknown";
 }
 
-Json step(const plan::Plan &plan, const plan::Target &target, const plan::Program &program, const plan::Step &from) {
+Json step(const plan::Plan &plan, const plan::Target &target, const plan::Program &program, const plan::Step &from,
+          unsigned ranks) {
   Json entry{{"kind", kindOf(from)}, {"name", from.name()}, {"device", target.name()}};
   if (from.when() == plan::Step::FIRST)
     entry["when"] = "first";
@@ -227,7 +229,7 @@ Json step(const plan::Plan &plan, const plan::Target &target, const plan::Progra
   entry["outputs"] = Json::array();
   for (const plan::Operand &output : from.outputs())
     entry["outputs"].push_back(operand(plan, target, program, output));
-  entry["bytes"] = from.bytes();
+  entry["bytes"] = bytesOf(plan, from, ranks);
   entry["flops"] = from.flops();
   entry["backward"] = from.backward();
   entry["nodes"] = Json::array();
@@ -236,7 +238,7 @@ Json step(const plan::Plan &plan, const plan::Target &target, const plan::Progra
   return entry;
 }
 
-Json programs(const plan::Plan &plan, const plan::Target &target) {
+Json programs(const plan::Plan &plan, const plan::Target &target, unsigned ranks) {
   Json list = Json::array();
   for (const plan::Program &program : target.programs()) {
     Json entry{{"name", program.name()},
@@ -246,7 +248,7 @@ Json programs(const plan::Plan &plan, const plan::Target &target) {
     for (const plan::Step &s : program.steps()) {
       if (s.when() == plan::Step::FIRST)
         continue;
-      bytes += s.bytes();
+      bytes += bytesOf(plan, s, ranks);
       flops += s.flops();
     }
     entry["bytes"] = bytes;
@@ -264,7 +266,7 @@ Json programs(const plan::Plan &plan, const plan::Target &target) {
                                       {"steps", Json::array({buffer.first_step(), buffer.last_step()})}});
     entry["steps"] = Json::array();
     for (const plan::Step &s : program.steps())
-      entry["steps"].push_back(step(plan, target, program, s));
+      entry["steps"].push_back(step(plan, target, program, s, ranks));
     list.push_back(entry);
   }
   return list;
@@ -285,7 +287,7 @@ Json describe(const LoadedPlan &loaded, unsigned ranks) {
     d["targets"].push_back(Json{{"name", target.name()},
                                 {"constants", constants(target)},
                                 {"memory", memory(plan, target, ranks)},
-                                {"programs", programs(plan, target)}});
+                                {"programs", programs(plan, target, ranks)}});
   d["parts"] = Json::array();
   for (const plan::Part &part : plan.parts())
     d["parts"].push_back(Json{{"path", part.path()}, {"bytes", part.bytes()}, {"sha256", part.sha256()}});

@@ -48,15 +48,15 @@ static void showPlan(Executor &executor, const data::Loader *loader) {
 }
 
 // Steps that changed nothing: a run of nothing else has trained nothing.
-static void tellSkipped(const train::TrainResult &result, const std::string &saveFile) {
+static void tellSkipped(const train::TrainResult &result, const std::string &saveFile, const std::string &level) {
   if (result.skipped == 0)
     return;
   if (result.skipped == result.steps && result.signal == 0)
     failData(
         "none of {} steps changed the weights: the gradients of all were not finite{}. Look at the data, at the "
-        "initial weights (msampc --init) and at the learning rate (--lr, --warmup); msampc --level fp32 tells whether it "
-        "is the precision",
-        result.steps, saveFile.empty() ? "" : fmt::format("; {} has the weights as they were", saveFile));
+        "initial weights (msampc --init) and at the learning rate (--lr, --warmup){}",
+        result.steps, saveFile.empty() ? "" : fmt::format("; {} has the weights as they were", saveFile),
+        level == "fp32" ? "" : "; msampc --level fp32 tells whether it is the precision");
   fmt::print(
       stderr,
       "msamp-run: warning: {} of {} steps were skipped, as their gradients were not finite: they changed no weight. "
@@ -86,7 +86,7 @@ static int runRank(const tools::Options &options, LoadedPlan loaded, const RankE
     return train::check(executor, *options.check) ? 0 : 1;
   train::TrainResult result = train::train(executor, *loader, options.train);
   if (first)
-    tellSkipped(result, options.train.saveFile);
+    tellSkipped(result, options.train.saveFile, executor.plan().plan.level());
   return result.signal == 0 ? 0 : 128 + result.signal;
 }
 
