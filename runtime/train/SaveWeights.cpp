@@ -16,20 +16,32 @@ namespace msamp::train {
 using namespace runtime;
 namespace fs = std::filesystem;
 
+// What is written takes the place of the file that links lead to, and not of a link.
+static fs::path fileAt(const std::string &path) {
+  std::error_code error;
+  fs::path file = path;
+  for (int links = 0; links < 40 && fs::is_symlink(file, error); ++links)
+    file = file.parent_path() / fs::read_symlink(file, error);
+  return file;
+}
+
 void checkCanSave(const std::string &path) {
   std::error_code error;
-  if (fs::is_directory(path, error))
+  const fs::path file = fileAt(path);
+  if (fs::is_directory(file, error))
     failIo("--save {}: is a folder; give the name of a file in it", path);
-  fs::path folder = fs::path(path).parent_path();
+  if (fs::exists(file, error) && !fs::is_regular_file(file, error))
+    failIo("--save {}: is a device, a pipe or a socket, and weights would take its place; give the name of a file", path);
+  fs::path folder = file.parent_path();
   if (folder.empty())
     folder = ".";
   if (!fs::is_directory(folder, error))
     failIo("--save {}: there is no folder {}; make it first", path, folder.string());
   std::string probe = (folder / ".msamp-save-XXXXXX").string();
-  int file = mkstemp(probe.data());
-  if (file < 0)
+  const int probing = mkstemp(probe.data());
+  if (probing < 0)
     failIo("--save {}: nothing can be written into {}: {}", path, folder.string(), std::strerror(errno));
-  close(file);
+  close(probing);
   unlink(probe.c_str());
 }
 
@@ -60,7 +72,7 @@ void saveWeights(Executor &executor, const std::string &path) {
   std::vector<Entry> entries = entriesOf(executor.plan().plan);
   std::optional<SafetensorsWriter> writer;
   if (writes) {
-    writer.emplace(path);
+    writer.emplace(fileAt(path));
     writer->setMetadata(
         {{"format", "pt"}, {"producer", "msamp-run"}, {"steps", std::to_string(executor.appliedSteps())}});
     for (const Entry &entry : entries)

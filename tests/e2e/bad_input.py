@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -164,6 +165,12 @@ case("--check at another size", run("--check", common.MODELS / "gpt_bytes.ref.sa
 case("--save below a file", run("--data", TEXT, "--save", inputs / "file/x.safetensors"), 74, ["x.safetensors"])
 case("--save into no folder", run("--data", TEXT, "--save", "none/x.safetensors"), 74, ["none"])
 case("--save to a folder", run("--data", TEXT, "--save", inputs), 74, ["folder"])
+os.mkfifo(inputs / "no_file")
+case("--save to a pipe", run("--data", TEXT, "--save", inputs / "no_file"), 74, ["no_file", "pipe"])
+assert stat.S_ISFIFO(os.stat(inputs / "no_file").st_mode)
+(inputs / "link").symlink_to("linked.safetensors")
+subprocess.run([t.bin / "msamp-run", plan, "--data", TEXT, "--steps", "1", "--save", inputs / "link"], check=True, capture_output=True)
+assert (inputs / "link").is_symlink() and (inputs / "linked.safetensors").stat().st_size > 1000, "a link's file is written, not the link"
 case("--log-dir below a file", run("--data", TEXT, "--log-dir", inputs / "file/log"), 74, ["file/log"])
 
 for key, value in [("fortran_order", "False"), ("shape", "(3, 128)")]:
