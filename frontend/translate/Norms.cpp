@@ -1,6 +1,8 @@
 // Normalisations.
 #include "frontend/translate/Translator.h"
 
+#include <cmath>
+
 namespace msamp::frontend {
 namespace {
 
@@ -16,6 +18,14 @@ LayerNormOp layerNorm(Emitter &e, const Ref &x, const Ref &scale, const Ref &shi
   mlir::Value xValue = e.value(x), scaleValue = valueOrNull(e, scale), shiftValue = valueOrNull(e, shift);
   return LayerNormOp::create(e.builder, e.loc(), e.type(x), statistics, statistics, xValue, scaleValue, shiftValue,
                              e.builder.getF64FloatAttr(eps));
+}
+
+// A negative one makes roots of negative numbers.
+double epsilonOf(NodeContext &c) {
+  const double epsilon = c.getFloat("epsilon", 1e-5);
+  if (!(epsilon >= 0) || std::isinf(epsilon))
+    throw Invalid("epsilon = " + std::to_string(epsilon) + ", expected a number of at least 0");
+  return epsilon;
 }
 
 // The dimensions from the axis on as one, and the vectors that fit it: those of exactly these dimensions.
@@ -46,7 +56,7 @@ void layerNormalization(NodeContext &c) {
   Ref scale = c.in(1), shift = c.maybe(2);
   bool fused = rows.fits(scale) && rows.fits(shift);
   Ref scaleVector = fused ? rows.vector(scale) : Ref(), shiftVector = fused ? rows.vector(shift) : Ref();
-  auto op = layerNorm(e, rows.flat, scaleVector, shiftVector, c.getFloat("epsilon", 1e-5));
+  auto op = layerNorm(e, rows.flat, scaleVector, shiftVector, epsilonOf(c));
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   if (!fused) {
     y = e.mul(y, scale);
@@ -69,7 +79,7 @@ void rmsNormalization(NodeContext &c) {
   Ref scaleVector = fused ? rows.vector(scale) : Ref();
   mlir::Value xValue = e.value(rows.flat), scaleValue = valueOrNull(e, scaleVector);
   auto op = RmsNormOp::create(e.builder, e.loc(), e.type(rows.flat), e.type(onnx::TensorProto::FLOAT, leading), xValue,
-                              scaleValue, e.builder.getF64FloatAttr(c.getFloat("epsilon", 1e-5)));
+                              scaleValue, e.builder.getF64FloatAttr(epsilonOf(c)));
   Ref y = e.reshape(e.computed(op.getY(), rows.x->type), rows.x->dims);
   c.out(fused ? y : e.mul(y, scale));
 }
@@ -116,7 +126,7 @@ void batchNormalization(NodeContext &c) {
     mean = channels(e, c.in(3), x);
     variance = channels(e, c.in(4), x);
   }
-  Ref deviation = e.unary(Unary::Sqrt, e.binary(Binary::Add, variance, c.getFloat("epsilon", 1e-5)));
+  Ref deviation = e.unary(Unary::Sqrt, e.binary(Binary::Add, variance, epsilonOf(c)));
   Ref factor = e.div(channels(e, c.in(1), x), deviation);
   Ref normalised = e.mul(e.sub(x, mean), factor);
   c.out(e.add(normalised, channels(e, c.in(2), x)));
@@ -131,7 +141,7 @@ Ref groupsNormalised(Emitter &e, const Ref &x, int64_t groups, double eps) {
 }
 
 void instanceNormalization(NodeContext &c) {
-  Ref x = c.in(0), y = groupsNormalised(c.e, x, x->rank() > 1 ? x->dims[1] : 0, c.getFloat("epsilon", 1e-5));
+  Ref x = c.in(0), y = groupsNormalised(c.e, x, x->rank() > 1 ? x->dims[1] : 0, epsilonOf(c));
   Ref scaled = c.e.mul(y, channels(c.e, c.in(1), x));
   c.out(c.e.add(scaled, channels(c.e, c.in(2), x)));
 }
@@ -140,7 +150,7 @@ void groupNormalization(NodeContext &c) {
   Emitter &e = c.e;
   Ref x = c.in(0), scale = c.in(1), shift = c.in(2);
   int64_t groups = c.getInt("num_groups", 1);
-  Ref y = groupsNormalised(e, x, groups, c.getFloat("epsilon", 1e-5));
+  Ref y = groupsNormalised(e, x, groups, epsilonOf(c));
   // Opset 18 had a value for each group.
   auto perChannel = [&](const Ref &v) {
     if (v->dims == Dims{groups} && groups != x->dims[1])

@@ -112,6 +112,14 @@ TEST(Errors, UnsupportedNodesAreListedAtOnce) {
   EXPECT_EQ(message.find("Det"), std::string::npos) << message;
 }
 
+TEST(Errors, NormsOfANegativeEpsilon) {
+  for (const char *node : {"LayerNormalization<epsilon = -1.0>(x, s)", "InstanceNormalization<epsilon = -1.0>(x, t, t)"}) {
+    ModelFile file(withHeader(std::string("agraph (float[2, 4, 8] x, float[8] s, float[4] t) => (float[2, 4, 8] y) { y = ") +
+                              node + " }"));
+    expectError(file.path(), kBadData, {"Normalization:y", "epsilon = -1.0", "expected a number of at least 0"});
+  }
+}
+
 TEST(Errors, WindowsThatMsampHasNoFormOf) {
   ModelFile file(withHeader(R"(
     agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y, float[1, 3, c, d] z, float[1, 3, e, f] u) {
