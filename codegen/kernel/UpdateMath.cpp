@@ -31,15 +31,10 @@ Value UpdateMath::inverse(Value scale) {
 }
 
 void UpdateMath::setScales(const UpdateScales &scales) {
-  auto over = [&](Value factor, Value scale) -> Value {
-    if (!scale)
-      return factor;
-    Value inverted = inverse(scale);
-    return factor ? arith::MulFOp::create(k.b, factor, inverted).getResult() : inverted;
-  };
   auto times = [&](Value x, Value y) -> Value { return arith::MulFOp::create(k.b, x, y); };
-  Value source = over({}, scales.source), grad = over(hyper[GradFactor], scales.grad);
-  factors.source = source ? wide(source) : Value();
+  auto over = [&](Value factor, Value scale) { return scale ? times(factor, inverse(scale)) : factor; };
+  factors.source = scales.source ? wide(inverse(scales.source)) : Value();
+  Value grad = over(hyper[GradFactor], scales.grad);
   factors.grad = wide(grad);
   factors.m = wide(over(hyper[Beta1], scales.m));
   factors.v = wide(over(hyper[Beta2], scales.v));
@@ -79,17 +74,17 @@ UpdateVectors UpdateMath::step(const UpdateVectors &stored) {
     Value g = fma(decay, p, real(stored.grad, factors.grad)); // L2 regularisation
     step = result.m = fma(real(stored.m, {}), factors.m, g);
   } else {
-    Value keptM = real(stored.m, factors.m), keptV = real(stored.v, factors.v), rootOfV;
+    Value keptM = real(stored.m, factors.m), keptV = real(stored.v, factors.v), scaledG;
     if (decoupled) {
       Value g = real(stored.grad, {});
       result.m = fma(g, gradToM, keptM);
-      rootOfV = mul(g, gradToRootV);
+      scaledG = mul(g, gradToRootV);
     } else {
       Value g = fma(decay, p, real(stored.grad, factors.grad));
       result.m = fma(g, rest1, keptM);
-      rootOfV = mul(g, rootRest2);
+      scaledG = mul(g, rootRest2);
     }
-    result.v = fma(rootOfV, rootOfV, keptV);
+    result.v = fma(scaledG, scaledG, keptV);
     // A GPU's approximate instructions do: 1 to 2 units in the last place. They take a v' below 2^-126 as zero, whose root
     // is far below any epsilon that --eps takes.
     auto afn = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::afn);
