@@ -36,9 +36,9 @@ uint64_t TokenFile::token(uint64_t index) const {
 
 // Whether each byte could be a token of the input, and not of any.
 bool TokenFile::couldBeBytes(const plan::Input &input) const {
-  return type != TokenType::U8 && input.bound() <= 256 && std::all_of(file.data(), file.data() + file.size(), [&](std::byte byte) {
-           return static_cast<int64_t>(byte) < input.bound();
-         });
+  auto isToken = [&](std::byte byte) { return static_cast<int64_t>(byte) < input.bound(); };
+  return type != TokenType::U8 && input.bound() <= 256 &&
+         std::all_of(file.data(), file.data() + file.size(), isToken);
 }
 
 void TokenFile::failRange(const plan::Input &input, uint64_t index) const {

@@ -73,8 +73,8 @@ std::optional<Options> parseOptions(int argc, char **argv) {
       ->needs(check);
   app.add_flag("--memory", options.memory, "print the bytes by role of each rank, and do not train");
   app.footer(wrapped(
-      "Exit codes: 0 done; 1 --check found an error beyond its bound; 64 usage; 65 bad data or plan, or no step changed a weight; 70 internal "
-      "error; "
+      "Exit codes: 0 done; 1 --check found an error beyond its bound; 64 usage; 65 bad data or plan, or no step changed a "
+      "weight; 70 internal error; "
       "74 input or output; 75 try again (a rank was lost, memory ran out); 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM, "
       "weights saved.",
       116));

@@ -53,7 +53,8 @@ std::optional<MatMulTuning::Choice> choiceOf(const Json &entry) {
 // While it lives no other process reads the folder's file to write it anew.
 class FolderLock {
 public:
-  explicit FolderLock(const std::filesystem::path &folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit FolderLock(const std::filesystem::path &folder)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (folder_ >= 0)
       ::flock(folder_, LOCK_EX);
   }
