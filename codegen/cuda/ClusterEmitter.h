@@ -43,6 +43,7 @@ private:
   // Setting up.
   void enter(llvm::StringRef name, int64_t threads, int64_t blocksPerMultiprocessor);
   void begin();
+  void placeThread();
   void placeColumns(mlir::Value start, bool mayEnd, int64_t last);
   Running neutralRunning();
   llvm::SmallVector<mlir::Value> flatten(const Running &running);

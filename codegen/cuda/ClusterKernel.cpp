@@ -83,6 +83,19 @@ void ClusterEmitter::begin() {
     Value along = k.remainder(block, s.blocksAlongRows);
     group = k.add(k.mul(group, s.blocksAlongRows), along);
   }
+  placeThread();
+  for (auto &[op, kind] : s.reductions)
+    exchanges += kind == ReductionKind::Row && !values.isPick(op) ? s.rowsAtOnce : 0;
+  if (exchanges && s.lanes > 32)
+    exchangeBuffer = k.sharedArray(module, symbol + "_exchange", 2 * exchanges * s.block() / 32);
+  if (s.teams > 1 && !s.streamed && (s.byUnit() || s.has(ReductionKind::Column)))
+    columnsBuffer = k.sharedArray(module, symbol + "_columns", s.teams * s.tileWidth());
+  parity = k.integer(0);
+  values.prologue = parity.getDefiningOp();
+}
+
+// Which team and which lane of it the thread is.
+void ClusterEmitter::placeThread() {
   team = s.teams > 1 ? k.divide(thread, s.lanes) : k.integer(0);
   lane = s.teams > 1 ? k.remainder(thread, s.lanes) : thread;
   if (s.block() != s.lanes * s.teams) {
@@ -92,14 +105,6 @@ void ClusterEmitter::begin() {
     else
       team = arith::MinUIOp::create(k.b, team, k.integer(s.teams - 1));
   }
-  for (auto &[op, kind] : s.reductions)
-    exchanges += kind == ReductionKind::Row && !values.isPick(op) ? s.rowsAtOnce : 0;
-  if (exchanges && s.lanes > 32)
-    exchangeBuffer = k.sharedArray(module, symbol + "_exchange", 2 * exchanges * s.block() / 32);
-  if (s.teams > 1 && !s.streamed && (s.byUnit() || s.has(ReductionKind::Column)))
-    columnsBuffer = k.sharedArray(module, symbol + "_columns", s.teams * s.tileWidth());
-  parity = k.integer(0);
-  values.prologue = parity.getDefiningOp();
 }
 
 // Chunks from `start` on, which is at most `last`. `mayEnd`: chunks that are not sure to lie within the row get a
@@ -274,8 +279,11 @@ void ClusterEmitter::emitRows() {
     for (Row &row : rows)
       values.loadRow(row);
     emit(rows, running);
-    if (s.turned)
+    if (s.turned) {
       emitTurned(rows);
+      thread = k.computedHere(thread); // where it is in its team was not kept in registers
+      placeThread();
+    }
   } else {
     SmallVector<Value> initial = flatten(running);
     size_t reductions = initial.size();

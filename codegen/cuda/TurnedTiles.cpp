@@ -113,6 +113,8 @@ void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
     }
   };
   auto read = [&](Turned &target) {
+    // Until here the registers are for the rows.
+    Value thread = k.computedHere(this->thread);
     int64_t bytes = CudaBuilder::bytesOf(target.element), run = 16 / bytes;
     // Runs that the memory's alignment allows, and that are there as a whole or not at all.
     int64_t columnStride = target.view->stride(d.inner);
