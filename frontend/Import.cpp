@@ -12,8 +12,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <onnx/onnx_pb.h>
+#include <re2/re2.h>
 
-#include <regex>
 #include <set>
 
 using namespace mlir;
@@ -116,18 +116,15 @@ private:
       fail(problems);
   }
 
-  std::vector<std::pair<std::string, std::regex>> compile(const std::vector<std::string> &list,
-                                                          const char *flag) const {
-    std::vector<std::pair<std::string, std::regex>> out;
+  std::vector<std::unique_ptr<RE2>> compile(const std::vector<std::string> &list, const char *flag) const {
+    std::vector<std::unique_ptr<RE2>> out;
     for (const auto &text : list) {
-      try {
-        out.emplace_back(text, std::regex(text, std::regex::ECMAScript));
-      } catch (const std::regex_error &e) {
-        throw Error(kUsage, std::string(flag) + " \"" + text + "\" is not a regular expression: " + e.what());
-      }
+      const RE2 &regex = *out.emplace_back(std::make_unique<RE2>(text, RE2::Quiet));
+      if (!regex.ok())
+        throw Error(kUsage, std::string(flag) + " \"" + text + "\" is not a regular expression: " + regex.error());
       bool any = false;
       for (const auto &[name, type] : initializers)
-        any |= isFloat(type.type) && std::regex_search(name, out.back().second);
+        any |= isFloat(type.type) && RE2::PartialMatch(name, regex);
       if (!any)
         throw Error(kUsage, std::string(flag) + " \"" + text + "\" matches no floating-point initializer of " + path);
     }
@@ -138,13 +135,13 @@ private:
     parameters.clear();
     for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted))
       parameters[name] = {role, true};
-    for (const auto &[text, regex] : compile(options.freeze, "--freeze"))
+    for (const auto &regex : compile(options.freeze, "--freeze"))
       for (auto &[name, parameter] : parameters)
-        if (std::regex_search(name, regex))
+        if (RE2::PartialMatch(name, *regex))
           parameter.trained = false;
-    for (const auto &[text, regex] : compile(options.train, "--train"))
+    for (const auto &regex : compile(options.train, "--train"))
       for (const auto &[name, type] : initializers) {
-        if (!isFloat(type.type) || !std::regex_search(name, regex))
+        if (!isFloat(type.type) || !RE2::PartialMatch(name, *regex))
           continue;
         // What has no role by its use is drawn like a table, or starts from 0, by its rank.
         auto [it, added] =

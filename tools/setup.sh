@@ -14,7 +14,7 @@ case $mode in build | test) ;; *) echo "usage: tools/setup.sh [build|test]" >&2;
 onnx_version=1.23.2
 packages=(ca-certificates clang-22 g++ cmake ninja-build make pkg-config ccache mold python3 python3-venv
   libmlir-22-dev mlir-22-tools llvm-22-dev lld-22 zlib1g-dev libprotobuf-dev protobuf-compiler libcli11-dev
-  nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev libssl-dev libgloo-dev libdnnl-dev)
+  nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev libssl-dev libgloo-dev libdnnl-dev libre2-dev)
 if [ "$mode" = test ]; then packages+=(llvm-22-tools libgtest-dev libgmock-dev); fi
 
 mkdir -p .deps

@@ -8,10 +8,10 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <CLI/CLI.hpp>
+#include <re2/re2.h>
 
 #include <cmath>
 #include <iostream>
-#include <regex>
 #include <set>
 
 namespace msamp::msampc {
@@ -24,11 +24,11 @@ std::string joined(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef separa
 }
 
 void checkRegex(const std::string &flag, const std::string &text) {
-  try {
-    std::regex(text, std::regex::ECMAScript);
-  } catch (const std::regex_error &e) {
-    throw CLI::ValidationError(flag, "'" + text + "' is no regular expression: " + e.what());
-  }
+  const RE2 regex(text, RE2::Quiet);
+  if (!regex.ok())
+    throw CLI::ValidationError(flag, "'" + text + "' is no regular expression: " + regex.error());
+  if (text.empty())
+    throw CLI::ValidationError(flag, "the regular expression is empty; '.' matches every name");
 }
 
 void parseDim(const std::string &text, std::map<std::string, int64_t> &dims) {
@@ -189,7 +189,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
       ->type_name("NAME");
   app.add_option("--init", init, "initial weights: from-model, or normal:S for N(0, S)")->type_name("INIT");
-  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches (anywhere in it)")
+  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches (anywhere in it; RE2's syntax)")
       ->allow_extra_args(false)
       ->type_name("REGEX");
   app.add_option("--train", o.import.train,
