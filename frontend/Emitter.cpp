@@ -3,6 +3,8 @@
 
 #include "frontend/ElementType.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <onnx/onnx_pb.h>
 
 #include <algorithm>
@@ -29,6 +31,10 @@ bool isProgression(const std::vector<int64_t> &v) {
 } // namespace
 
 RankedTensorType Emitter::type(int onnxType, const Dims &dims) {
+  // Sums of the bytes of many such tensors are counted in 64 bits.
+  int64_t count = 1;
+  if (llvm::any_of(dims, [&](int64_t d) { return llvm::MulOverflow(count, d, count) || count > int64_t(1) << 44; }))
+    throw Invalid("a tensor of shape " + printDims(dims) + " has more than 2^44 elements");
   return RankedTensorType::get(dims, elementType(*builder.getContext(), onnxType));
 }
 

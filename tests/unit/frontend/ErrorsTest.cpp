@@ -136,6 +136,10 @@ TEST(Errors, WindowsThatContradictTheirImage) {
   ModelFile filter(withHeader(R"(
     agraph (float[1, 3, 8, 8] x, float[4, 2, 3, 3] w) => (float[1, 4, a, b] y) { y = Conv(x, w) })"));
   expectError(filter.path(), kBadData, {"Conv:y", "filter of shape [4, 2, 3, 3] for an input of shape [1, 3, 8, 8]"});
+  ModelFile pads(withHeader(R"(
+    agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y) {
+      y = Conv<pads = [16777216, 16777216, 16777216, 16777216]>(x, w) })"));
+  expectError(pads.path(), kBadData, {"Conv:y", "has more than 2^44 elements"});
   ModelFile room(withHeader(R"(
     agraph (float[1, 3, 2, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, a, b] y) { y = Conv(x, w) })"));
   expectError(room.path(), kBadData, {"Conv:y", "a window of 3 positions for an image of 2 with padding of 0 and 0"});
