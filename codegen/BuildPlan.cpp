@@ -130,9 +130,11 @@ static void setInitialisation(ParameterOp op, plan::Parameter &parameter) {
     return parameter.set_init(plan::Parameter::FROM_FILE);
   switch (op.getRole()) {
   case ParameterRole::Scale:
+  case ParameterRole::Variance:
     return parameter.set_init(plan::Parameter::ONES);
   case ParameterRole::Shift:
   case ParameterRole::Bias:
+  case ParameterRole::Mean:
     return parameter.set_init(plan::Parameter::ZEROS);
   default:
     parameter.set_init(plan::Parameter::NORMAL);
@@ -155,7 +157,7 @@ uint32_t PlanBuilder::classIndex(StringRef name) {
   c.set_weight_scaled(storage.weightScaled);
   c.set_master_scaled(storage.masterScaled);
   c.set_wire(planType(storage.wire));
-  if (name != "frozen")
+  if (partition::isUpdated(std::string_view(name)))
     c.set_update_kernel(updateSymbol(name));
   return known->second;
 }

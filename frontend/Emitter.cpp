@@ -67,6 +67,10 @@ Ref Emitter::initializer(const std::string &name, int type, const Dims &dims) {
   return t;
 }
 
+void Emitter::track(const Ref &statistic, const Ref &next) {
+  TrackOp::create(builder, loc(), FlatSymbolRefAttr::get(builder.getContext(), statistic->initializer), value(next));
+}
+
 Ref Emitter::computed(Value value, int type) {
   auto t = std::make_shared<Tensor>();
   t->type = type;

@@ -24,7 +24,9 @@ namespace {
 // What is to be done with each initializer.
 struct Parameter {
   ParameterRole role;
-  bool trained = true;
+  bool trained = true; // of a running statistic: whether it moves
+
+  bool isStatistic() const { return role == ParameterRole::Mean || role == ParameterRole::Variance; }
 };
 using Parameters = std::map<std::string, Parameter>;
 
@@ -53,6 +55,8 @@ public:
       order.push_back(t.name());
     }
     prepared = prepareGraph(path, *model);
+    if (options.batchStatistics)
+      normaliseByBatch();
     for (const auto &o : prepared.opset_import())
       if (o.domain().empty() || o.domain() == "ai.onnx")
         opset = o.version();
@@ -75,6 +79,25 @@ public:
 
 private:
   const onnx::GraphProto &graph() const { return prepared.graph(); }
+
+  void normaliseByBatch() {
+    bool any = false;
+    for (onnx::NodeProto &n : *prepared.mutable_graph()->mutable_node()) {
+      if (n.op_type() != "BatchNormalization")
+        continue;
+      any = true;
+      auto &attributes = *n.mutable_attribute();
+      attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
+                                      [](const auto &a) { return a.name() == "training_mode"; }),
+                       attributes.end());
+      onnx::AttributeProto &mode = *attributes.Add();
+      mode.set_name("training_mode");
+      mode.set_type(onnx::AttributeProto::INT);
+      mode.set_i(1);
+    }
+    if (!any)
+      throw Error(kUsage, "--batch-norm batch: " + path + " has no BatchNormalization");
+  }
 
   // Nodes that an output depends on.
   void findLive() {
@@ -173,7 +196,10 @@ private:
     std::map<std::string, Ref> values;
     for (const auto &[name, type] : initializers) {
       values[name] = e.initializer(name, type.type, type.dims);
-      if (parameters.count(name))
+      auto known = parameters.find(name);
+      if (known != parameters.end() && known->second.isStatistic() && known->second.trained)
+        e.setTracked(name);
+      else if (known != parameters.end())
         e.setParameter(name);
     }
     SmallVector<Type> argumentTypes;
@@ -335,7 +361,7 @@ private:
       if (options.initStddev && p.trained)
         init = builder.getF64FloatAttr(*options.initStddev);
       ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, e.type(type.type, type.dims),
-                          p.role, p.trained, init, ArrayAttr(), StateClassAttr());
+                          p.role, p.trained && !p.isStatistic(), init, ArrayAttr(), StateClassAttr());
     }
   }
 

@@ -22,7 +22,9 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;
   // Parameters are drawn at random instead of read from the file: standard deviation of matrices, tables and filters.
   std::optional<double> initStddev;
-  // Regular expressions (ECMAScript, matched anywhere in the ONNX name). A parameter that both lists match is trained.
+  // A BatchNormalization normalises by its micro-batch, whatever mode the file gives it.
+  bool batchStatistics = false;
+  // Regular expressions (RE2, matched anywhere in the ONNX name). A parameter that both lists match is trained.
   std::vector<std::string> freeze, train;
 };
 

@@ -125,6 +125,20 @@ private:
            o.name.find("::") == std::string::npos;
   }
 
+  static bool normalisesByBatch(const onnx::NodeProto &n) {
+    return std::any_of(n.attribute().begin(), n.attribute().end(),
+                       [](const auto &a) { return a.name() == "training_mode" && a.i() != 0; });
+  }
+
+  // An FP32 initializer that nothing else reads.
+  bool isOwn(const onnx::NodeProto &n, int i) const {
+    const Origin *o = origin(n, i);
+    if (!o || !o->direct || o->name != n.input(i) || initializers.at(o->name).type != onnx::TensorProto::FLOAT)
+      return false;
+    auto it = consumers.find(o->name);
+    return it != consumers.end() && it->second.size() == 1;
+  }
+
   void visit(const onnx::NodeProto &n) {
     const std::string &op = n.op_type();
     bool learned = false;
@@ -154,6 +168,10 @@ private:
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
+        if (op == "BatchNormalization" && normalisesByBatch(n) && isOwn(n, 3) && isOwn(n, 4)) {
+          assign(n, 3, ParameterRole::Mean);
+          assign(n, 4, ParameterRole::Variance);
+        }
       }
     } else if (isOneOf(op, {"Mul", "Add"})) {
       for (int i = 0; i < 2; ++i) {

@@ -28,7 +28,7 @@ static void buildLoss(OpPassManager &pm, const PipelineOptions &options) {
 
 ArrayRef<Phase> phases() {
   static const Phase table[] = {
-      {"import", {"--dim", "--init", "--freeze", "--train"}, nullptr},
+      {"import", {"--dim", "--init", "--freeze", "--train", "--batch-norm"}, nullptr},
       {"raise", {}, raise::buildPipeline},
       {"loss", {"--loss", "--labels"}, buildLoss},
       {"autodiff", {}, autodiff::buildPipeline},

@@ -2,6 +2,7 @@
 #include "frontend/translate/Translator.h"
 
 #include <cmath>
+#include <limits>
 
 namespace msamp::frontend {
 namespace {
@@ -93,19 +94,27 @@ Ref channels(Emitter &e, const Ref &v, const Ref &x) {
   return e.reshape(v, dims);
 }
 
-// Outputs 1 and 2: the statistics moved towards those of the batch. A step changes trained parameters alone, so the
-// initializers that they come from stay as they are.
+// The running statistics move towards the batch's (ONNX, BatchNormalization: running = running * momentum + batch *
+// (1 - momentum)); outputs 1 and 2 are what they become. Those of a batch that overflowed stay where they are.
 void runningStatistics(NodeContext &c, const Ref &mean, const Ref &variance) {
   Emitter &e = c.e;
-  double momentum = c.getFloat("momentum", 0.9f);
+  const double momentum = c.getFloat("momentum", 0.9f), infinity = std::numeric_limits<double>::infinity();
   const Ref batch[] = {mean, variance};
-  for (size_t i = 0; i < 2; ++i)
-    if (c.wants(1 + i)) {
-      Ref now = e.reshape(batch[i], c.in(3 + i)->dims);
-      c.out(e.add(e.binary(Binary::Mul, c.in(3 + i), momentum), e.binary(Binary::Mul, now, 1 - momentum)), 1 + i);
-    }
-  e.warn("normalised by the batch's own statistics; the running ones are not updated and stay as the file has them: "
-         "compute them anew before the trained model is evaluated");
+  for (size_t i = 0; i < 2; ++i) {
+    const Ref &running = c.in(3 + i);
+    if (!e.isTracked(running) && !c.wants(1 + i))
+      continue;
+    Ref now = e.reshape(batch[i], running->dims), limit = e.splat(now->type, {}, infinity);
+    Ref next = e.add(e.binary(Binary::Mul, running, momentum), e.binary(Binary::Mul, now, 1 - momentum));
+    next = e.select(e.compare(Compare::Less, e.unary(Unary::Abs, now), limit), next, running);
+    if (e.isTracked(running))
+      e.track(running, next);
+    if (c.wants(1 + i))
+      c.out(next, 1 + i);
+  }
+  if (!e.isTracked(c.in(3)) || !e.isTracked(c.in(4)))
+    e.warn("normalised by the batch's own statistics, while the running ones stay as the file has them: they are frozen, "
+           "no FP32 initializers, or those of several nodes");
 }
 
 void batchNormalization(NodeContext &c) {

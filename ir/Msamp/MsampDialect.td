@@ -30,7 +30,8 @@ def ReduceKindAttr : I32EnumAttr<"ReduceKind", "kind of a reduction", [
 def ParameterRoleAttr : I32EnumAttr<"ParameterRole", "what a parameter does in the model", [
     I32EnumAttrCase<"Matrix", 0, "matrix">, I32EnumAttrCase<"Table", 1, "table">,
     I32EnumAttrCase<"Scale", 2, "scale">, I32EnumAttrCase<"Shift", 3, "shift">,
-    I32EnumAttrCase<"Bias", 4, "bias">, I32EnumAttrCase<"Filter", 5, "filter">]> {
+    I32EnumAttrCase<"Bias", 4, "bias">, I32EnumAttrCase<"Filter", 5, "filter">,
+    I32EnumAttrCase<"Mean", 6, "mean">, I32EnumAttrCase<"Variance", 7, "variance">]> {
   let cppNamespace = "::msamp";
 }
 

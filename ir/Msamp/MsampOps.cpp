@@ -64,6 +64,14 @@ LogicalResult GetOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+LogicalResult TrackOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto param = symbols.lookupNearestSymbolFrom<ParameterOp>(*this, getParamAttr());
+  if (!param || !param.isStatistic()) return emitOpError() << getParam() << " is no running statistic";
+  if (param.getTensorType() != getValue().getType())
+    return emitOpError() << "a value of type " << getValue().getType() << " for parameter type " << param.getType();
+  return success();
+}
+
 LogicalResult BroadcastOp::verify() {
   auto in = tensorType(getInput()), out = tensorType(getResult());
   if (failed(sameElements(*this, in, out))) return failure();

@@ -22,7 +22,8 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
     The symbol is the ONNX name of the initializer. `type` is its ONNX type (FP32), whatever its storage type is later.
     `trained` parameters get a gradient and an update, the others are frozen. `init` absent: values come from the model
     file (`msamp.source` of the module); otherwise they are drawn from N(0, init) if the role is matrix, table or filter,
-    1 for scales, 0 for shifts and biases. `twins` lists other initializers that hold the same values
+    1 for scales and variances, 0 for shifts, biases and means. Means and variances are running statistics, in FP32 at
+    every level: they are never trained, and only `msamp.track` changes them. `twins` lists other initializers that hold the same values
     (`{name = "...", transposed}`) and are saved and checked as copies of this one.
     `state_class` is set by precision (absent before). `fp8_gemms` marks a table of the plain class that is the head, too, and
     whose products are FP8 all the same.
@@ -37,6 +38,7 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
   let assemblyFormat = "$sym_name `:` $type $role attr-dict";
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::mlir::cast<::mlir::RankedTensorType>(getType()); }
+    bool isStatistic() { return getRole() == ParameterRole::Mean || getRole() == ParameterRole::Variance; }
   }];
 }
 
@@ -482,6 +484,15 @@ def ScaleOfOp : Msamp_Op<"scale_of", [Pure, Elementwise, SameOperandsAndResultSh
   let arguments = (ins Msamp_FloatTensor:$amax, TypeAttr:$format, DefaultValuedAttr<I64Attr, "0">:$margin);
   let results = (outs Msamp_FloatTensor:$scale);
   let assemblyFormat = "$amax $format attr-dict `:` type($amax) `->` type($scale)";
+}
+
+def TrackOp : Msamp_Op<"track", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "gives a running statistic its next value";
+  let description = [{
+    In the forward of each micro-batch. On several ranks each has its own, of the micro-batches that it sees.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$param, Msamp_FloatTensor:$value);
+  let assemblyFormat = "$param `,` $value attr-dict `:` type($value)";
 }
 
 //===--- Distribution and update -----------------------------------------------------------------------------===//

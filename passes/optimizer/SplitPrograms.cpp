@@ -38,7 +38,7 @@ struct SplitPrograms : impl::SplitProgramsBase<SplitPrograms> {
     eval.setName("eval");
     module.insert(std::next(step->getIterator()), eval);
     for (Operation &op : llvm::make_early_inc_range(eval.getBody().front()))
-      if (isa<StoreGradOp, ExchangeOp, RecordAmaxOp>(op)) op.erase();
+      if (isa<StoreGradOp, ExchangeOp, RecordAmaxOp, TrackOp>(op)) op.erase();
     eraseDead(eval.getBody().front());
 
     step.setName("micro_step");

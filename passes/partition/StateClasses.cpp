@@ -21,8 +21,8 @@ ClassStorage storageOf(std::string_view level, std::string_view name, std::strin
   ClassStorage s;
   s.name = std::string(name);
   bool fp32 = level == "fp32";
-  if (name == "frozen") {
-    s.weight = fp32 ? Storage::F32 : Storage::BF16;
+  if (!isUpdated(name)) {
+    s.weight = fp32 || name == "statistics" ? Storage::F32 : Storage::BF16;
     return s;
   }
   // From O2 on the first moment is FP8 and the second FP16: its square root enters the update, so it needs the range.

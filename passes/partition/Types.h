@@ -42,8 +42,9 @@ struct StepSettings {
   ClassStorage storage(llvm::StringRef name) const { return storageOf(level, std::string_view(name), optimizer, accumulate); }
   ClassStorage storage(ParameterOp param) const { return storage(className(param)); }
 
-  // plain, scaled or frozen; plain too for a trained parameter before precision.
+  // plain, scaled, frozen or statistics; plain too for a trained parameter before precision.
   static llvm::StringRef className(ParameterOp param) {
+    if (param.isStatistic()) return "statistics";
     if (!param.getTrained()) return "frozen";
     return param.getStateClass() ? stringifyStateClass(*param.getStateClass()) : llvm::StringRef("plain");
   }

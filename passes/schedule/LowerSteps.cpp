@@ -210,6 +210,11 @@ LogicalResult FunctionLowering::lower(Operation *op) {
         return success();
       })
       .Case<StoreGradOp>([&](StoreGradOp op) { return lowerStoreGrad(op); })
+      .Case<TrackOp>([&](TrackOp op) {
+        auto type = typeOf(op.getValue());
+        copy(loc, memoryOf(op.getValue()), rowMajor(place(Place::Weight, op.getParam(), type), type));
+        return success();
+      })
       .Case<RecordAmaxOp>([&](RecordAmaxOp op) {
         amaxes.symbols.push_back(op.getSiteAttr());
         amaxes.values.push_back(contiguous(op.getAmax()));

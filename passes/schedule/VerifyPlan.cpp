@@ -70,6 +70,15 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
     return success();
   }
 
+  // Of weights, steps write running statistics alone.
+  static bool isWritten(planir::PlaceOp place) {
+    if (place.getKind() == planir::PlaceKind::Weight) {
+      auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(place, place.getNameAttr());
+      return param && param.isStatistic();
+    }
+    return place.getKind() == planir::PlaceKind::Output || place.getKind() == planir::PlaceKind::Grad;
+  }
+
   static LogicalResult checkSteps(planir::ProgramOp program) {
     // What steps wrote that always run, and what any step wrote.
     llvm::DenseMap<Value, Ranges> always, any;
@@ -85,8 +94,7 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
         if (buffer && ((*buffer.getLifetime())[0] > index || (*buffer.getLifetime())[1] < index))
           return step->emitError() << "step " << index << " touches a buffer that lives from step "
                                    << buffer.getLifetime().value()[0] << " to " << buffer.getLifetime().value()[1];
-        if (place && !read && place.getKind() != planir::PlaceKind::Output &&
-            place.getKind() != planir::PlaceKind::Grad)
+        if (place && !read && !isWritten(place))
           return step->emitError() << "step " << index << " writes to " << stringifyPlaceKind(place.getKind()) << " "
                                    << place.getNameAttr();
         bool ownMemory = buffer || (place && place.getKind() == planir::PlaceKind::Output);

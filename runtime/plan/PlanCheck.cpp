@@ -174,6 +174,18 @@ private:
       checkStep(program, program.steps(i), fmt::format("program {}, step {} ({})", program.name(), i, program.steps(i).name()));
   }
 
+  // Of weights, steps write running statistics alone.
+  bool isWritten(const plan::Operand &output) const {
+    switch (output.kind()) {
+    case plan::Operand::BUFFER: case plan::Operand::OUTPUT: case plan::Operand::GRAD: return true;
+    case plan::Operand::WEIGHT: {
+      const plan::Parameter &parameter = plan_.parameters(static_cast<int>(output.index()));
+      return parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE;
+    }
+    default: return false;
+    }
+  }
+
   void checkCount(const std::string &where, const plan::Step &step, int minInputs, int maxInputs, int outputs) {
     if (step.inputs_size() < minInputs || step.inputs_size() > maxInputs || step.outputs_size() != outputs)
       bad("{}: has {} inputs and {} outputs, which its kind does not take", where, step.inputs_size(), step.outputs_size());
@@ -196,8 +208,12 @@ private:
     for (const plan::Operand &input : step.inputs())
       checkOperand(program, input, fmt::format("{}, input {}", where, operand++));
     operand = 0;
-    for (const plan::Operand &output : step.outputs())
-      checkOperand(program, output, fmt::format("{}, output {}", where, operand++));
+    for (const plan::Operand &output : step.outputs()) {
+      checkOperand(program, output, fmt::format("{}, output {}", where, operand));
+      if (!isWritten(output))
+        bad("{}, output {}: steps do not write {}", where, operand, plan::Operand::Kind_Name(output.kind()));
+      ++operand;
+    }
     if (step.has_workspace())
       checkOperand(program, step.workspace(), where + ", workspace");
     switch (step.kind_case()) {

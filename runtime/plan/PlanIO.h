@@ -12,7 +12,7 @@
 namespace msamp::runtime {
 
 // The schema that this program reads and writes. Another major is refused; a newer minor of the same major is read.
-inline constexpr uint32_t planMajor = 3, planMinor = 0;
+inline constexpr uint32_t planMajor = 3, planMinor = 1;
 
 struct LoadedPlan {
   std::filesystem::path directory;

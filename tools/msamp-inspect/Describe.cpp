@@ -79,8 +79,9 @@ Json parameters(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Parameter &parameter : plan.parameters()) {
     const plan::StateClass &state = plan.classes(static_cast<int>(parameter.state_class()));
+    const bool tracked = parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE;
     Json entry{{"name", parameter.name()},
-               {"kind", parameter.trained() ? "trained" : "frozen"},
+               {"kind", parameter.trained() ? "trained" : tracked ? "tracked" : "frozen"},
                {"role", lower(plan::Parameter::Role_Name(parameter.role()))},
                {"shape", shapeOf(parameter.shape())},
                {"class", state.name()},

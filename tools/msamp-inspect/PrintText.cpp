@@ -44,7 +44,7 @@ void printTable(const std::vector<std::vector<std::string>> &rows, std::ostream 
 }
 
 void printParameters(const Json &parameters, std::ostream &out) {
-  for (const char *kind : {"trained", "frozen", "constant"}) {
+  for (const char *kind : {"trained", "tracked", "frozen", "constant"}) {
     std::vector<std::vector<std::string>> rows;
     uint64_t values = 0;
     for (const Json &p : parameters) {

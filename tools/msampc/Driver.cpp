@@ -264,6 +264,8 @@ private:
       return;
     int64_t parameters = 0, values = 0, frozen = 0, frozenValues = 0;
     for (auto parameter : branches[0].module->getOps<ParameterOp>()) {
+      if (parameter.isStatistic())
+        continue;
       const int64_t size = parameter.getTensorType().getNumElements();
       ++parameters;
       values += size;

@@ -144,7 +144,7 @@ void checkLoss(const std::string &text) {
 std::variant<Options, int> parseOptions(int argc, char **argv) {
   Options o;
   std::vector<std::string> dims;
-  std::string init = "from-model", margin = "0", targets = "cpu";
+  std::string init = "from-model", batchNorm = "exported", margin = "0", targets = "cpu";
   PipelineOptions &p = o.pipeline;
   std::vector<std::string> phases;
   for (llvm::StringRef phase : phaseNames())
@@ -197,6 +197,11 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
                  "parameters by their use")
       ->allow_extra_args(false)
       ->type_name("REGEX");
+  app.add_option("--batch-norm", batchNorm,
+                 "exported: a BatchNormalization normalises as the model says; batch: by its micro-batch, and its running "
+                 "statistics follow, as in training, whatever the model says")
+      ->check(CLI::IsMember({"exported", "batch"}))
+      ->type_name("BY");
   app.add_option("--accumulate", p.accumulate,
                  "micro-batches of a rank in one step; from 2 on gradients add up in FP32, 4 bytes a parameter")
       ->check(CLI::Range(1, 1 << 20))
@@ -243,6 +248,7 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
     for (const std::string &dim : dims)
       parseDim(dim, o.import.dims);
     parseInit(init, o.import.initStddev);
+    o.import.batchStatistics = batchNorm == "batch";
     parseMargin(margin, p.margins);
     o.targets = parseTargets(targets);
     checkLoss(p.loss);

@@ -65,3 +65,13 @@ plan.program @weights arena 0 workspace 0 outputs [] {
 module {
   func.func @f() { return }
 }
+
+// -----
+
+// Of weights, running statistics alone are written.
+msamp.parameter @mean : tensor<128xf32> mean {trained = false}
+plan.program @statistics arena 0 workspace 0 outputs [] {
+  %x = plan.place input "x" : memref<128xf32>
+  %w = plan.place weight "mean" : memref<128xf32>
+  plan.copy(%x) writes(%w) : (memref<128xf32>) -> memref<128xf32>
+}

@@ -247,8 +247,31 @@ TEST(Translation, BatchNormOfTheBatchItself) {
       y, m, v = BatchNormalization<training_mode = 1, momentum = 0.75>(x, s, b, rm, rv)
     })"));
   Imported imported(file);
-  EXPECT_EQ(imported.parameters(), (std::map<std::string, std::string>{{"s", "scale"}, {"b", "shift"}}));
+  EXPECT_EQ(imported.parameters(), (std::map<std::string, std::string>{
+                                       {"s", "scale"}, {"b", "shift"}, {"rm", "mean frozen"}, {"rv", "variance frozen"}}));
+  EXPECT_EQ(imported.count<TrackOp>(), 2);
   EXPECT_EQ(imported.shape(1), (Shape{3}));
+}
+
+TEST(Translation, BatchNormsNormaliseByTheirBatchWhereThatIsAskedFor) {
+  ModelFile file(withHeader(R"(
+    agraph (float[4, 3, 2] x) => (float[4, 3, 2] y) <float[3] s = {1, 2, 3}, float[3] b = {1, 2, 3}, float[3] rm = {1, 2, 3}, float[3] rv = {1, 2, 3}> {
+      y = BatchNormalization(x, s, b, rm, rv)
+    })"));
+  Imported exported(file);
+  EXPECT_EQ(exported.count<TrackOp>(), 0);
+  EXPECT_EQ(exported.count<ReduceOp>(), 0);
+  ImportOptions options;
+  options.batchStatistics = true;
+  Imported batch(file, options);
+  EXPECT_EQ(batch.count<TrackOp>(), 2);
+  EXPECT_EQ(batch.count<ReduceOp>(), 2);
+  options.freeze = {"r"};
+  Imported frozen(file, options);
+  EXPECT_EQ(frozen.count<TrackOp>(), 0);
+  EXPECT_EQ(frozen.parameters(), (std::map<std::string, std::string>{{"s", "scale"}, {"b", "shift"}}));
+  ModelFile none(withHeader("agraph (float[4, 3] x) => (float[4, 3] y) { y = Tanh(x) }"));
+  expectError(none.path(), kUsage, {"--batch-norm batch", "has no BatchNormalization"}, options);
 }
 
 TEST(Translation, RunningStatisticsThatStayAreWarnedOfOnce) {
@@ -265,9 +288,10 @@ TEST(Translation, RunningStatisticsThatStayAreWarnedOfOnce) {
   mlir::MLIRContext context;
   std::vector<std::string> warnings;
   mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) { warnings.push_back(d.str()); });
-  importModel(file.path(), {}, context);
+  auto module = importModel(file.path(), {}, context);
+  module->walk([](TrackOp op) { ADD_FAILURE() << op.getParam().str() << " is of several nodes"; });
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("are not updated"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("stay as the file has them"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[0].find("(5 nodes)"), std::string::npos) << warnings[0];
 }
 
