@@ -48,6 +48,17 @@ void forEachKernel(Job &job, Cluster cluster, Update update) {
   }
 }
 
+// A linker or an assembler that could not write says so in its own words and on its own channel.
+template <class... Args>
+[[noreturn]] void failWriting(const Job &job, fmt::format_string<Args...> why, Args &&...args) {
+  std::error_code error;
+  const auto room = std::filesystem::space(job.directory, error);
+  if (constexpr uint64_t little = 16 << 20; !error && room.available < little)
+    runtime::failIo("cannot write kernels below {}: {} KiB are left on its device", job.directory.parent_path().string(),
+                    room.available >> 10);
+  failInternal(why, std::forward<Args>(args)...);
+}
+
 void writeCpuKernels(Job &job, const std::string &part) {
   CpuKernels kernels(job.module.getContext());
   forEachKernel(
@@ -57,7 +68,7 @@ void writeCpuKernels(Job &job, const std::string &part) {
         return kernels.addUpdate(job.plan.classes(index).update_kernel(), storage, optimizer);
       });
   if (failed(kernels.writeLibrary(job.pathOf(part))))
-    failInternal("the kernels cannot be compiled into a library");
+    failWriting(job, "the kernels cannot be compiled into a library");
   job.addPart(part);
 }
 
@@ -105,7 +116,7 @@ void writeGpuKernels(Job &job, const cuda::Target &target) {
       });
   const std::string ptx = job.part("ptx"), cubin = job.part("cubin");
   if (failed(kernels.writePtx(job.pathOf(ptx))))
-    failInternal("the kernels cannot be compiled for {}", target.name);
+    failWriting(job, "the kernels cannot be compiled for {}", target.name);
   job.addPart(ptx);
   std::string assembler = cuda::findAssembler(), message;
   if (assembler.empty()) {
@@ -115,7 +126,7 @@ void writeGpuKernels(Job &job, const cuda::Target &target) {
   }
   std::vector<cuda::EntryUsage> usage;
   if (failed(cuda::assemble(assembler, target, job.pathOf(ptx), job.pathOf(cubin), usage, message)))
-    failInternal("{} refuses the kernels for {}: {}", assembler, target.name, message);
+    failWriting(job, "{} refuses the kernels for {}: {}", assembler, target.name, message);
   job.addPart(cubin);
   remarkUsage(job.module, usage);
 }

@@ -8,8 +8,11 @@
 #include "runtime/plan/PlanIO.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace msamp::codegen {
@@ -42,14 +45,17 @@ fs::path checkedTarget(fs::path target) {
   return target;
 }
 
-// A new directory beside the target; gone again unless it is committed.
+// A new directory beside the target, locked while it is written; gone again unless it is committed.
 class StagedDirectory {
 public:
   explicit StagedDirectory(const fs::path &where) : target(checkedTarget(where)) {
-    std::string name = (parentOf(target) / ("." + target.filename().string() + ".XXXXXX")).string();
+    const std::string prefix = "." + target.filename().string() + ".", pattern = "XXXXXX";
+    removeAbandoned(prefix, prefix.size() + pattern.size());
+    std::string name = (parentOf(target) / (prefix + pattern)).string();
     if (!mkdtemp(name.data()))
       failIo("cannot write {}: {}", target.string(), std::strerror(errno));
     staged = name;
+    lock = lockOf(staged);
     std::error_code error;
     fs::permissions(staged, fs::perms(0755), error);
   }
@@ -57,6 +63,8 @@ public:
     std::error_code error;
     if (!staged.empty())
       fs::remove_all(staged, error);
+    if (lock >= 0)
+      close(lock);
   }
   StagedDirectory(const StagedDirectory &) = delete;
   StagedDirectory &operator=(const StagedDirectory &) = delete;
@@ -65,8 +73,11 @@ public:
 
   void commit() {
     std::error_code error;
+    // Both change places at once: whoever is killed leaves the old plan or the new one. What is then staged is the old one.
+    if (renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0)
+      return;
     fs::path old;
-    if (fs::exists(target, error)) {
+    if (fs::exists(target, error)) { // on a file system without that
       old = staged.string() + ".old";
       fs::rename(target, old, error);
       if (error)
@@ -85,7 +96,33 @@ public:
   }
 
 private:
+  // Held until the process ends, however it does; -1: somebody has it, or there are no locks here.
+  static int lockOf(const fs::path &folder) {
+    int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
+      close(file);
+      return -1;
+    }
+    return file;
+  }
+
+  // What compilers that were killed left of this target. One that starts now has no lock yet.
+  void removeAbandoned(const std::string &prefix, size_t length) {
+    const auto old = fs::file_time_type::clock::now() - std::chrono::minutes(1);
+    std::error_code error;
+    for (const fs::directory_entry &entry : fs::directory_iterator(parentOf(target), error)) {
+      const std::string name = entry.path().filename().string();
+      if (name.size() != length || name.rfind(prefix, 0) != 0 || !entry.is_directory(error) || entry.last_write_time(error) > old)
+        continue;
+      if (int file = lockOf(entry.path()); file >= 0) {
+        fs::remove_all(entry.path(), error);
+        close(file);
+      }
+    }
+  }
+
   fs::path target, staged;
+  int lock = -1;
 };
 
 void makeFolder(const fs::path &path) {

@@ -1,4 +1,5 @@
-"""What happens when a rank is killed and when the run is asked to stop."""
+"""What happens when a rank is killed, when the run is asked to stop, and when there is no room."""
+import fcntl
 import os
 import pathlib
 import re
@@ -92,6 +93,32 @@ t.expect(process.returncode == 74 and "standard output" in err and save.exists()
 with open("/dev/full", "w") as full:
     done = subprocess.run([t.bin / "msamp-run", plan, "--data", t.corpus(), "--steps", "2"], stdout=full, stderr=subprocess.PIPE, text=True)
 t.expect(done.returncode == 74 and "standard output" in done.stderr, f"no room for output: exit {done.returncode}: {done.stderr.strip()!r}")
+
+# Compilers that were killed leave a folder beside their target, which the next one removes unless another is at work in it.
+leftovers = {name: t.work / f".other.{name}" for name in ("killed", "locked", "recent")}
+for name, folder in leftovers.items():
+    folder.mkdir()
+    (folder / "plan.pb").write_bytes(b"half")
+    if name != "recent":
+        os.utime(folder, (0, 0))
+lock = os.open(leftovers["locked"], os.O_RDONLY)
+fcntl.flock(lock, fcntl.LOCK_EX)
+for _ in range(2):  # the second takes the first one's place
+    t.gpt_bytes("other", "--level", "fp32")
+os.close(lock)
+left = sorted(path.name for path in t.work.glob(".other.*"))
+t.expect(left == [".other.locked", ".other.recent"], f"of three folders that others left, those in use stay: {left}")
+
+# A device without room, where one can be made.
+small = t.work / "small"
+small.mkdir()
+full = subprocess.run(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=200k none "$1" && shift && exec "$@"', "sh", small,
+                       t.bin / "msampc", common.MODELS / "gpt_bytes.onnx", "--dim", "batch=2", "--dim", "seq=16", "--init", "normal:0.02",
+                       "-o", small / "plan"], capture_output=True, text=True)
+if "mount:" in full.stderr or "unshare:" in full.stderr:
+    print(f"skipped: a full device: {full.stderr.strip()}")
+else:
+    t.expect(full.returncode == 74 and str(small) in full.stderr, f"a full device: exit {full.returncode}: {full.stderr.strip().splitlines()[-1]!r}")
 
 # A step of sixteen micro-batches takes seconds: the second signal comes before the first one's step has ended.
 process, save, log = start("twice", 2, t.gpt_bytes("slow", "--level", "O2", "--accumulate", 16))

@@ -174,6 +174,10 @@ private:
   // The file has to be what --compile-from says, or later phases would find nothing to do and make an empty plan.
   void checkParsed(ModuleOp module, const std::string &path) {
     StringRef phase = options.compileFrom;
+    auto wrote = module->getAttrOfType<StringAttr>("msamp.phase"); // what people wrote has none
+    if (wrote && wrote.getValue() != phase)
+      runtime::failData("{} is a module as the {} phase leaves it; go on from there with --compile-from {}", path,
+                        wrote.getValue().str(), wrote.getValue().str());
     StringRef function = "step";
     if (phase == "import" || phase == "raise" || phase == "loss")
       function = "forward";
@@ -231,6 +235,7 @@ private:
   void finishPhase(size_t number, Branch &branch) {
     progress.finish();
     if (remarksBroken) runtime::failIo("cannot write remarks to {}: is the disk full?", options.remarks);
+    (*branch.module)->setAttr("msamp.phase", StringAttr::get(&context, phaseNames()[number]));
     if (options.dumpPhases.empty())
       return;
     std::string file = llvm::formatv("{0,0+2}.{1}.mlir", number + 1, phaseNames()[number]).str();
