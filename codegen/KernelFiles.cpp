@@ -54,8 +54,8 @@ template <class... Args>
   std::error_code error;
   const auto room = std::filesystem::space(job.directory, error);
   if (constexpr uint64_t little = 16 << 20; !error && room.available < little)
-    runtime::failIo("cannot write kernels below {}: {} KiB are left on its device", job.directory.parent_path().string(),
-                    room.available >> 10);
+    runtime::failIo("cannot write kernels below {}: {} KiB are left on its device ({})",
+                    job.directory.parent_path().string(), room.available >> 10, fmt::format(why, args...));
   failInternal(why, std::forward<Args>(args)...);
 }
 

@@ -49,7 +49,7 @@ fs::path checkedTarget(fs::path target) {
 class StagedDirectory {
 public:
   explicit StagedDirectory(const fs::path &where) : target(checkedTarget(where)) {
-    const std::string prefix = "." + target.filename().string() + ".", pattern = "XXXXXX";
+    const std::string prefix = "." + target.filename().string() + ".msampc-", pattern = "XXXXXX";
     removeAbandoned(prefix, prefix.size() + pattern.size());
     std::string name = (parentOf(target) / (prefix + pattern)).string();
     if (!mkdtemp(name.data()))
@@ -73,7 +73,7 @@ public:
 
   void commit() {
     std::error_code error;
-    // Both change places at once: whoever is killed leaves the old plan or the new one. What is then staged is the old one.
+    // Both change places at once: whoever is killed leaves the old plan or the new one. The old one is staged then.
     if (renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0)
       return;
     fs::path old;
@@ -110,12 +110,14 @@ private:
   void removeAbandoned(const std::string &prefix, size_t length) {
     const auto old = fs::file_time_type::clock::now() - std::chrono::minutes(1);
     std::error_code error;
-    for (const fs::directory_entry &entry : fs::directory_iterator(parentOf(target), error)) {
-      const std::string name = entry.path().filename().string();
-      if (name.size() != length || name.rfind(prefix, 0) != 0 || !entry.is_directory(error) || entry.last_write_time(error) > old)
+    for (fs::directory_iterator it(parentOf(target), error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      std::error_code ignored;
+      if (name.size() != length || name.rfind(prefix, 0) != 0 || !it->is_directory(ignored) ||
+          it->last_write_time(ignored) > old)
         continue;
-      if (int file = lockOf(entry.path()); file >= 0) {
-        fs::remove_all(entry.path(), error);
+      if (int file = lockOf(it->path()); file >= 0) {
+        fs::remove_all(it->path(), ignored);
         close(file);
       }
     }

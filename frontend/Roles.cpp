@@ -168,10 +168,12 @@ private:
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
-        if (op == "BatchNormalization" && normalisesByBatch(n) && isOwn(n, 3) && isOwn(n, 4)) {
+      }
+      if (op == "BatchNormalization" && normalisesByBatch(n)) {
+        if (isOwn(n, 3))
           assign(n, 3, ParameterRole::Mean);
+        if (isOwn(n, 4))
           assign(n, 4, ParameterRole::Variance);
-        }
       }
     } else if (isOneOf(op, {"Mul", "Add"})) {
       for (int i = 0; i < 2; ++i) {

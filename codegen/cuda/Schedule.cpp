@@ -104,10 +104,15 @@ private:
     bool columns = s.has(ReductionKind::Column) || s.has(ReductionKind::OuterColumn);
     int64_t most = widest <= 2 && narrowest == 1 && !columns ? 16 : 8;
     if (s.turned)
-      most = widest == 1 ? 16 : widest == 2 && rowInputs() <= 2 ? 8 : 4;
+      most = widest == 1 ? 16 : widest == 2 && (rowInputs() == 1 || isWideTurned()) ? 8 : 4;
     while (s.inner % most)
       most /= 2;
     return most;
+  }
+
+  // Two inputs, and whole tiles of 128 columns: conditions at their ends would take the registers.
+  bool isWideTurned() {
+    return rowInputs() == 2 && s.inner % 128 == 0;
   }
 
   bool storesTurned() {
@@ -332,11 +337,11 @@ private:
     bool scalars = s.has(ReductionKind::Scalar) || s.has(ReductionKind::RowScalar);
     int64_t perRow = s.inner / s.chunk, units = d.rows / d.reducedRows;
     if (s.turned) {
-      // Four rows of a column are one access to shared memory. Of one input, tiles of 128 rows; of two, which have fewer
-      // threads for their registers, tiles twice as wide and half as tall: what a row reads and writes at a time is then
-      // 256 and 128 bytes, and no run is shorter than 64. On an H200, dGELU with three results of 8192 columns: 509 us
-      // against 560 with 32 columns and 128 rows, and 519 with 64 and 64; with one input wider tiles were no gain.
-      const bool wide = rowInputs() == 2 && s.chunk == 8 && perRow >= 16;
+      // Four rows of a column are one access to shared memory. Of one input tiles have 64 columns and 128 rows. Of two,
+      // 128 columns and 64 rows: what a row reads and writes at a time is 256 and 128 bytes, and no run is shorter than
+      // 64. On an H200, dGELU with three results of 8192 columns: 509 us against 560 with 32 columns and 128 rows, and
+      // 519 with 64 and 64; with one input wider tiles were no gain.
+      const bool wide = s.chunk == 8 && isWideTurned();
       s.lanes = wide ? 16 : 8, s.teams = wide ? 16 : 32, s.rowsAtOnce = 4;
       s.tiles = ceilDiv(perRow, s.lanes);
       s.groups = ceilDiv(d.rows, s.teams * s.rowsAtOnce);

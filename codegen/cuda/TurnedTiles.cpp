@@ -81,7 +81,7 @@ Value ClusterEmitter::columnOf(Value line) {
 void ClusterEmitter::emitTurned(MutableArrayRef<Row> rows) {
   SmallVector<Turned> targets = turnedTargets();
   // A column of the tile takes its rows and 16 bytes, and columns stand in the order in which a warp's lanes write
-  // them: each bank is used once then, in writing and in reading.
+  // them: with 8 lanes a row each bank is used once then, in writing and in reading; with 16, half of them twice.
   int64_t tall = s.teams * s.rowsAtOnce, wide = s.tileWidth();
   Value rowStart = k.mul(k.resize(group, rows[0].index.getType()), tall);
   Value ownRow = k.mul(team, s.rowsAtOnce);

@@ -95,26 +95,31 @@ Ref channels(Emitter &e, const Ref &v, const Ref &x) {
 }
 
 // The running statistics move towards the batch's (ONNX, BatchNormalization: running = running * momentum + batch *
-// (1 - momentum)); outputs 1 and 2 are what they become. Those of a batch that overflowed stay where they are.
+// (1 - momentum)); outputs 1 and 2 are what they become. Of a channel that overflowed both stay where they are.
 void runningStatistics(NodeContext &c, const Ref &mean, const Ref &variance) {
   Emitter &e = c.e;
   const double momentum = c.getFloat("momentum", 0.9f), infinity = std::numeric_limits<double>::infinity();
   const Ref batch[] = {mean, variance};
+  // Of values of which one is not finite the variance is not.
+  Ref finite = e.compare(Compare::Less, e.reshape(variance, {variance->dims.at(1)}), e.splat(variance->type, {}, infinity));
   for (size_t i = 0; i < 2; ++i) {
     const Ref &running = c.in(3 + i);
+    if (!e.isTracked(running))
+      e.warn(std::string("normalised by the batch's own statistics, while the running ") + (i ? "variance" : "mean") +
+             " stays as the file has it: it is frozen, no FP32 initializer, or that of several nodes");
+    else if (running->dims != Dims{variance->dims.at(1)})
+      throw Invalid("running statistics of shape " + printDims(running->dims) + " for " +
+                    std::to_string(variance->dims.at(1)) + " channels");
     if (!e.isTracked(running) && !c.wants(1 + i))
       continue;
-    Ref now = e.reshape(batch[i], running->dims), limit = e.splat(now->type, {}, infinity);
-    Ref next = e.add(e.binary(Binary::Mul, running, momentum), e.binary(Binary::Mul, now, 1 - momentum));
-    next = e.select(e.compare(Compare::Less, e.unary(Unary::Abs, now), limit), next, running);
+    Ref next = e.add(e.binary(Binary::Mul, running, momentum),
+                     e.binary(Binary::Mul, e.reshape(batch[i], running->dims), 1 - momentum));
+    next = e.select(finite, next, running);
     if (e.isTracked(running))
       e.track(running, next);
     if (c.wants(1 + i))
       c.out(next, 1 + i);
   }
-  if (!e.isTracked(c.in(3)) || !e.isTracked(c.in(4)))
-    e.warn("normalised by the batch's own statistics, while the running ones stay as the file has them: they are frozen, "
-           "no FP32 initializers, or those of several nodes");
 }
 
 void batchNormalization(NodeContext &c) {

@@ -23,8 +23,8 @@ def ParameterOp : Msamp_Op<"parameter", [Symbol]> {
     `trained` parameters get a gradient and an update, the others are frozen. `init` absent: values come from the model
     file (`msamp.source` of the module); otherwise they are drawn from N(0, init) if the role is matrix, table or filter,
     1 for scales and variances, 0 for shifts, biases and means. Means and variances are running statistics, in FP32 at
-    every level: they are never trained, and only `msamp.track` changes them. `twins` lists other initializers that hold the same values
-    (`{name = "...", transposed}`) and are saved and checked as copies of this one.
+    every level: they are never trained, and only `msamp.track` changes them. `twins` lists other initializers that hold
+    the same values (`{name = "...", transposed}`) and are saved and checked as copies of this one.
     `state_class` is set by precision (absent before). `fp8_gemms` marks a table of the plain class that is the head, too, and
     whose products are FP8 all the same.
 

@@ -27,7 +27,8 @@ struct ClassStorage {
 inline constexpr int64_t kBlock = 128;
 inline int64_t padded(int64_t elements) { return (elements + kBlock - 1) / kBlock * kBlock; }
 
-// `level`: fp32, bf16, O1, O2 or O3; `name`: plain, scaled, frozen or statistics; `optimizer`: adamw, adam or sgd (momentum only).
+// `level`: fp32, bf16, O1, O2 or O3; `name`: plain, scaled, frozen or statistics; `optimizer`: adamw, adam or sgd
+// (momentum only).
 ClassStorage storageOf(std::string_view level, std::string_view name, std::string_view optimizer, int64_t accumulate);
 
 // Whether the optimizer updates a class.

@@ -85,9 +85,11 @@ bool StoragePlan::onlyGradients(Value v) {
 
 void StoragePlan::findNative() {
   for (Operation &op : body) {
-    if (auto get = dyn_cast<GetOp>(op))
-      if (auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr()); param && param.isStatistic())
+    if (auto get = dyn_cast<GetOp>(op)) {
+      auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(get, get.getParamAttr());
+      if (param && param.isStatistic())
         continue;
+    }
     // An op over windows writes images in the type that it reads them in; only a filter's gradient may be wider.
     const bool likeItsOperands = isa<GetOp>(op) || (isOverWindows(&op) && !isa<ConvWgradOp>(op));
     for (Value v : op.getResults())

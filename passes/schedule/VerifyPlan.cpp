@@ -1,6 +1,8 @@
 // Checks what the schedule phase promises: steps touch only live memory that something has written.
 #include "passes/schedule/Passes.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <map>
 
 namespace msamp::schedule {
@@ -70,11 +72,11 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
     return success();
   }
 
-  // Of weights, steps write running statistics alone.
-  static bool isWritten(planir::PlaceOp place) {
+  // Of weights, the micro-step writes running statistics alone.
+  static bool isWritten(planir::ProgramOp program, planir::PlaceOp place) {
     if (place.getKind() == planir::PlaceKind::Weight) {
       auto param = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(place, place.getNameAttr());
-      return param && param.isStatistic();
+      return program.getSymName() == "micro_step" && param && param.isStatistic();
     }
     return place.getKind() == planir::PlaceKind::Output || place.getKind() == planir::PlaceKind::Grad;
   }
@@ -82,6 +84,7 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
   static LogicalResult checkSteps(planir::ProgramOp program) {
     // What steps wrote that always run, and what any step wrote.
     llvm::DenseMap<Value, Ranges> always, any;
+    llvm::StringSet<> moved; // running statistics that have their next value
     int64_t index = 0;
     for (auto step : program.getBody().front().getOps<planir::StepOpInterface>()) {
       bool first = step.getFirst();
@@ -94,9 +97,15 @@ struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
         if (buffer && ((*buffer.getLifetime())[0] > index || (*buffer.getLifetime())[1] < index))
           return step->emitError() << "step " << index << " touches a buffer that lives from step "
                                    << buffer.getLifetime().value()[0] << " to " << buffer.getLifetime().value()[1];
-        if (place && !read && !isWritten(place))
+        if (place && !read && !isWritten(program, place))
           return step->emitError() << "step " << index << " writes to " << stringifyPlaceKind(place.getKind()) << " "
                                    << place.getNameAttr();
+        bool weight = place && place.getKind() == planir::PlaceKind::Weight;
+        if (weight && moved.contains(place.getName()))
+          return step->emitError() << "step " << index << (read ? " reads " : " writes to ") << place.getNameAttr()
+                                   << ", which has its next value already";
+        if (weight && !read)
+          moved.insert(place.getName());
         bool ownMemory = buffer || (place && place.getKind() == planir::PlaceKind::Output);
         if (read && ownMemory && !(first ? any : always)[base].covers(begin, end))
           return step->emitError() << "step " << index << " reads bytes [" << begin << ", " << end << ") of "

@@ -103,7 +103,8 @@ LogicalResult checkOptimizer(ModuleOp module) {
   if (failed(checkStores(module, microStep))) return failure();
   LogicalResult good = success();
   eval.walk([&](Operation *op) {
-    if (isa<StoreGradOp, ExchangeOp, RecordAmaxOp, UpdateOp, TrackOp>(op)) good = op->emitError() << "changes state in @eval";
+    if (isa<StoreGradOp, ExchangeOp, RecordAmaxOp, UpdateOp, TrackOp>(op))
+      good = op->emitError() << "changes state in @eval";
   });
   unsigned norms = 0, updates[2] = {0, 0}, exchanges = 0;
   for (Operation &op : update.getBody().front()) {

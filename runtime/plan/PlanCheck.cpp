@@ -174,13 +174,14 @@ private:
       checkStep(program, program.steps(i), fmt::format("program {}, step {} ({})", program.name(), i, program.steps(i).name()));
   }
 
-  // Of weights, steps write running statistics alone.
-  bool isWritten(const plan::Operand &output) const {
+  // Of weights, the micro-step writes running statistics alone.
+  bool isWritten(const plan::Program &program, const plan::Operand &output) const {
     switch (output.kind()) {
     case plan::Operand::BUFFER: case plan::Operand::OUTPUT: case plan::Operand::GRAD: return true;
     case plan::Operand::WEIGHT: {
       const plan::Parameter &parameter = plan_.parameters(static_cast<int>(output.index()));
-      return parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE;
+      return program.name() == "micro_step" &&
+          (parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE);
     }
     default: return false;
     }
@@ -210,7 +211,7 @@ private:
     operand = 0;
     for (const plan::Operand &output : step.outputs()) {
       checkOperand(program, output, fmt::format("{}, output {}", where, operand));
-      if (!isWritten(output))
+      if (!isWritten(program, output))
         bad("{}, output {}: steps do not write {}", where, operand, plan::Operand::Kind_Name(output.kind()));
       ++operand;
     }

@@ -103,7 +103,7 @@ static void addGradients(Executor &executor, const SafetensorsReader &reference,
       for (const plan::Twin &twin : parameter.twins())
         named |= twin.name() == name;
       if (named)
-        return parameter.trained() ? nullptr : "frozen in the plan";
+        return parameter.trained() ? nullptr : "not trained in the plan";
     }
     return "missing from the plan";
   };

@@ -155,12 +155,27 @@ for level, tolerance in (("fp32", 1e-5), ("bf16", 1e-2), ("O3", 1e-2)):
     t.expect("up.norm.mean" not in values, f"{level}: statistics that the model normalises by are no parameters")
 tracked("accumulated", ["--level", "fp32", "--accumulate", 2], [], 10, 1e-5)
 tracked("ranks", ["--level", "fp32"], ["--nproc", 2], 5, 1e-5)
+# Of other samples a rank, rank 0's are saved: after one step what one rank has of the first micro-batch.
+plan = t.work / "tracked-ranks"
+for ranks in (1, 2):
+    t.train(plan, f"log-first-{ranks}", "--steps", 1, "--lr", 0, "--nproc", ranks, "--save", t.work / f"first-{ranks}.safetensors", data=samples)
+one, two = (common.read_safetensors(t.work / f"first-{ranks}.safetensors") for ranks in (1, 2))
+t.expect(all(np.array_equal(one[name], two[name]) for name in one), "of two ranks with different samples, the first one's statistics are saved")
+# A channel that overflows keeps both of its statistics; the others move.
+spoilt = np.repeat(x[:1], 2, 0)
+spoilt[:, 0, 0, 0] = 1e30
+overflowing = t.work / "overflowing.safetensors"
+common.write_safetensors(overflowing, {"x": spoilt, "labels": np.repeat(labels[:1], 2)})
+t.run("msamp-run", plan, "--data", overflowing, "--steps", 2, "--lr", 0, "--save", t.work / "overflown.safetensors", expect=None)
+values = common.read_safetensors(t.work / "overflown.safetensors")
+stayed = [np.isclose(values[f"stem.norm.{name}"], statistics[f"stem.norm.{name}"], rtol=1e-6) for name in ("mean", "var")]
+t.expect(stayed[0].all() and stayed[1].all() and np.isfinite(values["stem.norm.mean"]).all(), "of channels that overflow neither statistic moves")
 forced = tracked("forced", ["--level", "fp32", "--batch-norm", "batch"], [], 5, 1e-5)
 t.expect(not np.allclose(forced["up.norm.mean"], statistics["up.norm.mean"], atol=1e-3), "--batch-norm batch: those of a node in inference mode move")
 mlir = t.run("msampc", model, "--batch-norm", "batch", "--compile-to", "import", "-o", t.work / "import.mlir")
 t.expect("warning" not in mlir.stderr and (t.work / "import.mlir").read_text().count("msamp.track @") == 4, "--batch-norm batch: four are tracked")
 frozen = t.run("msampc", model, "--freeze", "norm[.](mean|var)", "--compile-to", "import", "-o", t.work / "import.mlir").stderr
-t.expect("warning: node 's1': " in frozen and "stay as the file has them" in frozen and "msamp.track" not in (t.work / "import.mlir").read_text(),
+t.expect("warning: node 's1': " in frozen and "mean stays as the file has it" in frozen and "msamp.track" not in (t.work / "import.mlir").read_text(),
          f"--freeze keeps them, which is said: {frozen.strip()}")
 # Drawn weights start from a mean of 0 and a variance of 1, which no batch of 0 changes but towards 0.
 zeros = t.work / "zeros.safetensors"

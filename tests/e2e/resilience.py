@@ -95,19 +95,19 @@ with open("/dev/full", "w") as full:
 t.expect(done.returncode == 74 and "standard output" in done.stderr, f"no room for output: exit {done.returncode}: {done.stderr.strip()!r}")
 
 # Compilers that were killed leave a folder beside their target, which the next one removes unless another is at work in it.
-leftovers = {name: t.work / f".other.{name}" for name in ("killed", "locked", "recent")}
+leftovers = {name: t.work / f".other.{name}" for name in ("msampc-killed", "msampc-locked", "msampc-recent", "backup")}
 for name, folder in leftovers.items():
     folder.mkdir()
     (folder / "plan.pb").write_bytes(b"half")
-    if name != "recent":
+    if name != "msampc-recent":
         os.utime(folder, (0, 0))
-lock = os.open(leftovers["locked"], os.O_RDONLY)
+lock = os.open(leftovers["msampc-locked"], os.O_RDONLY)
 fcntl.flock(lock, fcntl.LOCK_EX)
 for _ in range(2):  # the second takes the first one's place
     t.gpt_bytes("other", "--level", "fp32")
 os.close(lock)
 left = sorted(path.name for path in t.work.glob(".other.*"))
-t.expect(left == [".other.locked", ".other.recent"], f"of three folders that others left, those in use stay: {left}")
+t.expect(left == [".other.backup", ".other.msampc-locked", ".other.msampc-recent"], f"of what others left, what is in use or not the compiler's stays: {left}")
 
 # A device without room, where one can be made.
 small = t.work / "small"

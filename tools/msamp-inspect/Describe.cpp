@@ -1,6 +1,7 @@
 #include "tools/msamp-inspect/Describe.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/core/Types.h"
 #include "runtime/plan/MemoryTable.h"
@@ -75,13 +76,25 @@ const char *initName(plan::Parameter::Init init) {
   }
 }
 
+// Running statistics that steps write.
+std::set<std::string> trackedOf(const plan::Plan &plan) {
+  std::set<std::string> names;
+  for (const plan::Target &target : plan.targets())
+    for (const plan::Program &program : target.programs())
+      for (const plan::Step &step : program.steps())
+        for (const plan::Operand &output : step.outputs())
+          if (output.kind() == plan::Operand::WEIGHT)
+            names.insert(plan.parameters(static_cast<int>(output.index())).name());
+  return names;
+}
+
 Json parameters(const plan::Plan &plan) {
   Json list = Json::array();
+  const std::set<std::string> tracked = trackedOf(plan);
   for (const plan::Parameter &parameter : plan.parameters()) {
     const plan::StateClass &state = plan.classes(static_cast<int>(parameter.state_class()));
-    const bool tracked = parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE;
     Json entry{{"name", parameter.name()},
-               {"kind", parameter.trained() ? "trained" : tracked ? "tracked" : "frozen"},
+               {"kind", parameter.trained() ? "trained" : tracked.count(parameter.name()) ? "tracked" : "frozen"},
                {"role", lower(plan::Parameter::Role_Name(parameter.role()))},
                {"shape", shapeOf(parameter.shape())},
                {"class", state.name()},

@@ -55,7 +55,7 @@ static void tellSkipped(const train::TrainResult &result, const std::string &sav
     failData(
         "none of {} steps changed the weights: the gradients of all were not finite{}. Look at the data, at the "
         "initial weights (msampc --init) and at the learning rate (--lr, --warmup){}",
-        result.steps, saveFile.empty() ? "" : fmt::format("; {} has the weights as they were", saveFile),
+        result.steps, saveFile.empty() ? "" : fmt::format("; {} has the weights as they were, but for running statistics", saveFile),
         level == "fp32" ? "" : "; msampc --level fp32 tells whether it is the precision");
   fmt::print(
       stderr,

@@ -189,7 +189,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
       ->type_name("NAME");
   app.add_option("--init", init, "initial weights: from-model, or normal:S for N(0, S)")->type_name("INIT");
-  app.add_option("--freeze", o.import.freeze, "do not train parameters whose ONNX name matches (anywhere in it; RE2's syntax)")
+  app.add_option("--freeze", o.import.freeze,
+                 "do not train parameters whose ONNX name matches (anywhere in it; RE2's syntax)")
       ->allow_extra_args(false)
       ->type_name("REGEX");
   app.add_option("--train", o.import.train,
@@ -198,8 +199,8 @@ std::variant<Options, int> parseOptions(int argc, char **argv) {
       ->allow_extra_args(false)
       ->type_name("REGEX");
   app.add_option("--batch-norm", batchNorm,
-                 "exported: a BatchNormalization normalises as the model says; batch: by its micro-batch, and its running "
-                 "statistics follow, as in training, whatever the model says")
+                 "exported: a BatchNormalization normalises as the model says; batch: by its micro-batch, and its "
+                 "running statistics follow, as in training, whatever the model says")
       ->check(CLI::IsMember({"exported", "batch"}))
       ->type_name("BY");
   app.add_option("--accumulate", p.accumulate,

@@ -70,8 +70,31 @@ module {
 
 // Of weights, running statistics alone are written.
 msamp.parameter @mean : tensor<128xf32> mean {trained = false}
-plan.program @statistics arena 0 workspace 0 outputs [] {
+plan.program @micro_step arena 0 workspace 0 outputs [] {
   %x = plan.place input "x" : memref<128xf32>
   %w = plan.place weight "mean" : memref<128xf32>
   plan.copy(%x) writes(%w) : (memref<128xf32>) -> memref<128xf32>
+}
+
+// -----
+
+// By the micro-step, which reads the old value before that.
+msamp.parameter @mean : tensor<128xf32> mean {trained = false}
+plan.program @eval arena 0 workspace 0 outputs [] {
+  %x = plan.place input "x" : memref<128xf32>
+  %w = plan.place weight "mean" : memref<128xf32>
+  // expected-error @below {{step 0 writes to weight "mean"}}
+  plan.copy(%x) writes(%w) : (memref<128xf32>) -> memref<128xf32>
+}
+
+// -----
+
+msamp.parameter @mean : tensor<128xf32> mean {trained = false}
+plan.program @micro_step arena 0 workspace 0 outputs [] {
+  %x = plan.place input "x" : memref<128xf32>
+  %y = plan.place output "y" : memref<128xf32>
+  %w = plan.place weight "mean" : memref<128xf32>
+  plan.copy(%x) writes(%w) : (memref<128xf32>) -> memref<128xf32>
+  // expected-error @below {{step 1 reads "mean", which has its next value already}}
+  plan.copy(%w) writes(%y) : (memref<128xf32>) -> memref<128xf32>
 }

@@ -115,6 +115,34 @@ TEST_F(BadPlan, StepsAreChecked) {
   expect("not the stored one", [](plan::Plan &p) { program(p).mutable_steps(0)->mutable_inputs(1)->set_type(plan::BF16); });
 }
 
+TEST_F(BadPlan, WeightsThatStepsWriteAreStatistics) {
+  // Adds a copy of parameter 1 onto itself to a program; it is told apart by its role and by where that is done.
+  auto copy = [](plan::Plan &p, plan::Parameter::Role role, int number) {
+    plan::Step &step = *p.mutable_targets(0)->mutable_programs(number)->add_steps();
+    step.mutable_copy();
+    for (plan::Operand *operand : {step.add_inputs(), step.add_outputs()}) {
+      operand->set_kind(plan::Operand::WEIGHT);
+      operand->set_index(1);
+      operand->set_type(p.classes(static_cast<int>(p.parameters(1).state_class())).weight());
+      operand->mutable_shape()->CopyFrom(p.parameters(1).shape());
+    }
+    p.mutable_parameters(1)->set_role(role);
+  };
+  ASSERT_EQ(makeTestPlan({}).targets(0).programs(0).name(), "micro_step");
+  expect("steps do not write WEIGHT", [&](plan::Plan &p) { copy(p, plan::Parameter::BIAS, 0); });
+  expect("steps do not write WEIGHT", [&](plan::Plan &p) { copy(p, plan::Parameter::MEAN, 1); });
+  expect("steps do not write INPUT", [](plan::Plan &p) {
+    plan::Operand &output = *program(p).mutable_steps(0)->mutable_outputs(0);
+    output = program(p).steps(0).inputs(0);
+    output.set_kind(plan::Operand::INPUT);
+  });
+  TempFolder folder;
+  plan::Plan right = makeTestPlan({});
+  copy(right, plan::Parameter::VARIANCE, 0);
+  savePlan(folder.path(), right);
+  EXPECT_EQ(loadPlan(folder.path()).plan.parameters(1).role(), plan::Parameter::VARIANCE);
+}
+
 TEST_F(BadPlan, TargetsAreChecked) {
   expect("for no target", [](plan::Plan &p) { p.clear_targets(); });
   expect("two targets are called cpu", [](plan::Plan &p) { p.add_targets()->set_name("cpu"); });
