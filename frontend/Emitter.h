@@ -57,9 +57,11 @@ public:
   // Marks an initializer as a parameter: never folded, read by msamp.get.
   void setParameter(const std::string &name) { parameters[name]; }
   bool isParameter(const Ref &x) const { return !x->initializer.empty() && parameters.count(x->initializer); }
-  // Marks an initializer as a running statistic that the step moves on; a parameter, too.
-  void setTracked(const std::string &name) { tracked.insert(name), setParameter(name); }
+  // Marks a parameter as a running statistic that the step moves on, or that is to stay.
+  void setTracked(const std::string &name) { tracked.insert(name); }
+  void setKept(const std::string &name) { kept.insert(name); }
   bool isTracked(const Ref &x) const { return tracked.count(x->initializer) > 0; }
+  bool isKept(const Ref &x) const { return kept.count(x->initializer) > 0; }
   void track(const Ref &statistic, const Ref &next);
 
   // A known value computed once for all equal keys: what is derived from it is then shared too.
@@ -118,7 +120,7 @@ private:
   std::optional<mlir::Location> location;
   std::map<std::string, Ref> initializers;
   std::map<std::string, mlir::Value> parameters; // value: its msamp.get, once read
-  std::set<std::string> tracked;
+  std::set<std::string> tracked, kept;
   std::unordered_map<std::string, Host> folded;
   std::unordered_map<const char *, std::pair<uint64_t, Host>> identities;
   uint64_t nextIdentity = 0;

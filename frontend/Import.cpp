@@ -55,6 +55,8 @@ public:
       order.push_back(t.name());
     }
     prepared = prepareGraph(path, *model);
+    freeze = compile(options.freeze, "--freeze");
+    train = compile(options.train, "--train");
     if (options.batchStatistics)
       normaliseByBatch();
     for (const auto &o : prepared.opset_import())
@@ -62,6 +64,7 @@ public:
         opset = o.version();
     inputs = bindInputs(path, prepared.graph(), names, options.dims);
     findLive();
+    findStatistics();
     reportUnknownOps();
     // Vectors whose size does not fit their use are found while translating; then it starts again without them.
     for (;;) {
@@ -80,12 +83,20 @@ public:
 private:
   const onnx::GraphProto &graph() const { return prepared.graph(); }
 
+  bool isFrozen(const std::string &name) const {
+    auto matches = [&](const std::unique_ptr<RE2> &regex) { return RE2::PartialMatch(name, *regex); };
+    return llvm::any_of(freeze, matches) && llvm::none_of(train, matches);
+  }
+
+  // Those whose statistics are frozen stay as they are.
   void normaliseByBatch() {
     bool any = false;
     for (onnx::NodeProto &n : *prepared.mutable_graph()->mutable_node()) {
       if (n.op_type() != "BatchNormalization")
         continue;
       any = true;
+      if (n.input_size() == 5 && isFrozen(n.input(3)) && isFrozen(n.input(4)))
+        continue;
       auto &attributes = *n.mutable_attribute();
       attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
                                       [](const auto &a) { return a.name() == "training_mode"; }),
@@ -97,6 +108,22 @@ private:
     }
     if (!any)
       throw Error(kUsage, "--batch-norm batch: " + path + " has no BatchNormalization");
+  }
+
+  // Running statistics of batch norms: all, and those that one node alone reads, which normalises by its batch.
+  void findStatistics() {
+    std::map<std::string, int> uses;
+    for (const auto &n : graph().node())
+      for (const auto &input : n.input())
+        ++uses[input];
+    for (const auto &n : graph().node())
+      if (n.op_type() == "BatchNormalization" && n.input_size() == 5)
+        for (int i : {3, 4}) {
+          statistics.insert(n.input(i));
+          bool byBatch = llvm::any_of(n.attribute(), [](const auto &a) { return a.name() == "training_mode" && a.i(); });
+          if (byBatch && uses[n.input(i)] == 1)
+            movable.insert(n.input(i));
+        }
   }
 
   // Nodes that an output depends on.
@@ -158,13 +185,15 @@ private:
     parameters.clear();
     for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted))
       parameters[name] = {role, true};
-    for (const auto &regex : compile(options.freeze, "--freeze"))
+    for (const auto &regex : freeze)
       for (auto &[name, parameter] : parameters)
         if (RE2::PartialMatch(name, *regex))
           parameter.trained = false;
-    for (const auto &regex : compile(options.train, "--train"))
+    for (const auto &regex : train)
       for (const auto &[name, type] : initializers) {
         if (!isFloat(type.type) || !RE2::PartialMatch(name, *regex))
+          continue;
+        if (statistics.count(name) && !parameters.count(name)) // nothing that is trained
           continue;
         // What has no role by its use is drawn like a table, or starts from 0, by its rank.
         auto [it, added] =
@@ -197,10 +226,13 @@ private:
     for (const auto &[name, type] : initializers) {
       values[name] = e.initializer(name, type.type, type.dims);
       auto known = parameters.find(name);
-      if (known != parameters.end() && known->second.isStatistic() && known->second.trained)
+      if (known == parameters.end())
+        continue;
+      e.setParameter(name);
+      if (known->second.isStatistic() && !known->second.trained)
+        e.setKept(name);
+      else if (known->second.isStatistic() && movable.count(name))
         e.setTracked(name);
-      else if (known != parameters.end())
-        e.setParameter(name);
     }
     SmallVector<Type> argumentTypes;
     for (const auto &input : graph().input()) {
@@ -335,6 +367,8 @@ private:
       const Ref &v = in[i], &other = in[1 - i];
       if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer))
         continue;
+      if (v->dims.back() == 1 && v->rank() > 1)
+        continue; // a value a channel
       ParameterRole role = parameters.at(v->initializer).role;
       if ((role == ParameterRole::Scale || role == ParameterRole::Bias) &&
           (other->dims.empty() || other->dims.back() != v->dims.back()))
@@ -348,7 +382,8 @@ private:
     function.walk([&](GetOp get) { read.insert(get.getParam().str()); });
     OpBuilder builder(function);
     for (const auto &name : order) {
-      if (!read.count(name))
+      // Statistics are saved with the others, whoever reads them.
+      if (!read.count(name) && !(parameters.count(name) && parameters.at(name).isStatistic()))
         continue;
       // The functions of later phases are symbols too.
       static const std::set<std::string> reserved = {"forward", "step", "micro_step", "eval", "update", "init"};
@@ -391,6 +426,8 @@ private:
   std::vector<bool> live;
   Parameters parameters;
   std::set<std::string> demoted;
+  std::vector<std::unique_ptr<RE2>> freeze, train;
+  std::set<std::string> statistics, movable; // see findStatistics
   std::map<std::string, std::vector<Location>> warnings; // nodes by what is to be said of them
   std::string digest;
 };

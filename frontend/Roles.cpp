@@ -121,22 +121,23 @@ private:
   // constants.
   bool isLearnedBlock(const Origin &o) const {
     const auto &d = dims(o);
-    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && o.name.find('.') != std::string::npos &&
-           o.name.find("::") == std::string::npos;
+    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && isNamedByModule(o);
+  }
+  static bool isNamedByModule(const Origin &o) {
+    return o.name.find('.') != std::string::npos && o.name.find("::") == std::string::npos;
   }
 
-  static bool normalisesByBatch(const onnx::NodeProto &n) {
-    return std::any_of(n.attribute().begin(), n.attribute().end(),
-                       [](const auto &a) { return a.name() == "training_mode" && a.i() != 0; });
+  // A value a channel, of a norm that the exporter spelt out: a vector that got dimensions behind it, or has them.
+  bool isOfChannels(const Origin &o) const {
+    const auto &d = dims(o);
+    const auto wide = std::count_if(d.begin(), d.end(), [](int64_t n) { return n != 1; });
+    return wide == 1 && isNamedByModule(o) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
   }
 
-  // An FP32 initializer that nothing else reads.
-  bool isOwn(const onnx::NodeProto &n, int i) const {
+  void assignStatistic(const onnx::NodeProto &n, int i, ParameterRole role) {
     const Origin *o = origin(n, i);
-    if (!o || !o->direct || o->name != n.input(i) || initializers.at(o->name).type != onnx::TensorProto::FLOAT)
-      return false;
-    auto it = consumers.find(o->name);
-    return it != consumers.end() && it->second.size() == 1;
+    if (o && o->name == n.input(i) && initializers.at(o->name).type == onnx::TensorProto::FLOAT)
+      assign(n, i, role);
   }
 
   void visit(const onnx::NodeProto &n) {
@@ -165,15 +166,15 @@ private:
         learned = assign(n, 0, ParameterRole::Table);
     } else if (isOneOf(op, {"LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization",
                             "InstanceNormalization"})) {
-      if (kind(n, 0) == Kind::Activation) {
+      // What a group norm becomes has ones and zeros that the exporter made up.
+      const Origin *scale = origin(n, 1);
+      if (kind(n, 0) == Kind::Activation && (op != "InstanceNormalization" || (scale && isNamedByModule(*scale)))) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
       }
-      if (op == "BatchNormalization" && normalisesByBatch(n)) {
-        if (isOwn(n, 3))
-          assign(n, 3, ParameterRole::Mean);
-        if (isOwn(n, 4))
-          assign(n, 4, ParameterRole::Variance);
+      if (op == "BatchNormalization") {
+        assignStatistic(n, 3, ParameterRole::Mean);
+        assignStatistic(n, 4, ParameterRole::Variance);
       }
     } else if (isOneOf(op, {"Mul", "Add"})) {
       for (int i = 0; i < 2; ++i) {
@@ -181,6 +182,10 @@ private:
         if (!o || kind(n, 1 - i) != Kind::Activation)
           continue;
         bool scale = op == "Mul";
+        if (isOfChannels(*o)) {
+          learned |= assign(n, i, scale ? ParameterRole::Scale : ParameterRole::Bias);
+          continue;
+        }
         if (!scale && !isVector(*o, true) && isLearnedBlock(*o) && !reachesSoftmax(n.output(0))) {
           learned |= assign(n, i, ParameterRole::Table);
           continue;
@@ -191,6 +196,9 @@ private:
           continue;
         learned |= assign(n, i, scale ? ParameterRole::Scale : ParameterRole::Bias);
       }
+    } else if (op == "PRelu") {
+      if (kind(n, 0) == Kind::Activation)
+        assign(n, 1, ParameterRole::Bias);
     } else if (op == "Concat") {
       bool meetsActivation = false;
       for (int i = 0; i < n.input_size(); ++i)
@@ -218,8 +226,8 @@ private:
       if (!output.empty())
         kinds[output] = k;
     const Origin *o = origin(n, 0);
-    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
-      origins[n.output(0)] = {o->name, o->direct && isOneOf(op, {"Cast", "Identity"})};
+    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "CastLike", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
+      origins[n.output(0)] = {o->name, o->direct && isOneOf(op, {"Cast", "CastLike", "Identity"})};
       // Still the initializer itself, whatever else reads it.
       if (kind(n, 0) == Kind::Constant)
         kinds[n.output(0)] = Kind::Constant;

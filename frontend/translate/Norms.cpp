@@ -104,10 +104,13 @@ void runningStatistics(NodeContext &c, const Ref &mean, const Ref &variance) {
   Ref finite = e.compare(Compare::Less, e.reshape(variance, {variance->dims.at(1)}), e.splat(variance->type, {}, infinity));
   for (size_t i = 0; i < 2; ++i) {
     const Ref &running = c.in(3 + i);
-    if (!e.isTracked(running))
+    if (!e.isTracked(running) && !e.isKept(running))
       e.warn(std::string("normalised by the batch's own statistics, while the running ") + (i ? "variance" : "mean") +
-             " stays as the file has it: it is frozen, no FP32 initializer, or that of several nodes");
-    else if (running->dims != Dims{variance->dims.at(1)})
+             " stays as the file has it: it is no FP32 initializer of this node alone");
+    if (e.isTracked(running) && momentum == 1)
+      e.warn("a momentum of 1, with which running statistics never move (PyTorch's exporter writes it for momentum=None): "
+             "give the layer one before it is exported");
+    if (e.isTracked(running) && running->dims != Dims{variance->dims.at(1)})
       throw Invalid("running statistics of shape " + printDims(running->dims) + " for " +
                     std::to_string(variance->dims.at(1)) + " channels");
     if (!e.isTracked(running) && !c.wants(1 + i))

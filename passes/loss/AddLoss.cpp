@@ -109,6 +109,10 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       FailureOr<Value> targets = labelsOfType(RankedTensorType::get(shape.drop_back(), builder.getI64Type()));
       if (failed(targets))
         return failure();
+      if (shape.size() > 3)
+        exit.emitWarning() << "cross-entropy takes the last dimension of the first output, of " << shape.back()
+                           << " values, as its classes; logits that are [batch, classes, height, width] have to be "
+                              "permuted before they are exported";
       int64_t classes = shape.back(), rows = out.type().getNumElements() / classes;
       Expr logits = out.reshape({rows, classes});
       Expr flat = Expr(builder, loc, *targets).reshape({rows});

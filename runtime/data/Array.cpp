@@ -236,7 +236,7 @@ Array fromSafetensors(const std::shared_ptr<SafetensorsReader> &reader, const st
     array.element = Element::Bool;
     break;
   default:
-    failData("{}: values of type {} cannot be used as data", array.where, nameOf(view.type));
+    failData("{}: its type cannot be used as data; convert it to F32, F16, BF16, I64, I32, I8, U8 or BOOL", array.where);
   }
   array.shape = view.shape;
   array.data = view.data;

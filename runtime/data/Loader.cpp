@@ -67,8 +67,16 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
             bindArray(fromSafetensors(reader, plan.inputs(i).name()), static_cast<unsigned>(i));
             any = true;
           }
-        if (!any)
-          failData("{}: has no tensor named as an input of the plan that lacks data", source.path);
+        if (!any) {
+          std::vector<std::string> there, wanted;
+          for (const auto &[name, view] : reader->tensors())
+            there.push_back(name);
+          for (int i = 0; i < plan.inputs_size(); ++i)
+            if (!bound(static_cast<unsigned>(i)))
+              wanted.push_back(plan.inputs(i).name());
+          failData("{}: none of its tensors ({}) has the name of an input without data ({}); rename them", source.path,
+                   fmt::join(there, ", "), fmt::join(wanted, ", "));
+        }
       } else if (extension == ".npy") {
         if (!named)
           failUsage("--data {}: an array needs the input that it is for: --data NAME={}", source.path, source.path);

@@ -88,7 +88,19 @@ TEST(Roles, Norms) {
   EXPECT_EQ(rolesOf(R"(
     agraph (float[2, 3, 4] x) => (float[2, 3, 4] y) <float[3] g = {1, 1, 1}, float[3] b = {0, 0, 0}, float[3] m = {0, 0, 0}, float[3] v = {1, 1, 1}> {
       y = BatchNormalization(x, g, b, m, v) })"),
-            (Names{{"g", "scale"}, {"b", "shift"}}));
+            (Names{{"g", "scale"}, {"b", "shift"}, {"m", "mean frozen"}, {"v", "variance frozen"}}));
+}
+
+TEST(Roles, ValuesOfChannelsOfANormThatIsSpeltOut) {
+  // As a group norm is exported: ones and zeros of its groups, then a scale and a shift that got dimensions.
+  EXPECT_EQ(rolesOf(R"(
+    agraph (float[2, 2, 8] x) => (float[2, 2, 8] y) <float[2] ones = {1, 1}, float[2] zeros = {0, 0}, float[2] "n.weight" = {1, 1}, float[2] "n.bias" = {0, 0}, int64[1] axis = {1}> {
+      h = InstanceNormalization(x, ones, zeros) w = Unsqueeze("n.weight", axis) l = CastLike(w, h) g = Mul(h, l) b = Unsqueeze("n.bias", axis) y = Add(g, b) })"),
+            (Names{{"n.weight", "scale"}, {"n.bias", "bias"}}));
+  EXPECT_EQ(rolesOf(R"(
+    agraph (float[2, 2, 8] x) => (float[2, 2, 8] y) <float[2] "n.weight" = {1, 1}, float[2] "n.bias" = {0, 0}, float[2, 1] "s.gamma" = {1, 1}, float[2, 1] "a.slope" = {1, 1}, float[2, 1] c = {1, 1}> {
+      h = InstanceNormalization(x, "n.weight", "n.bias") g = Mul(h, "s.gamma") p = PRelu(g, "a.slope") y = Mul(p, c) })"),
+            (Names{{"n.weight", "scale"}, {"n.bias", "shift"}, {"s.gamma", "scale"}, {"a.slope", "bias"}}));
 }
 
 TEST(Roles, PositionBiasOfScoresIsConstant) {

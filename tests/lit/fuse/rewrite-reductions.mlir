@@ -1,0 +1,31 @@
+// RUN: msamp-opt %s --msamp-form-clusters | FileCheck %s
+
+// Groups of channels of an image that has its channels last: no loop nest takes their sums through the view, so the image is turned
+// in memory first.
+// CHECK-LABEL: func.func @groups
+// CHECK: msamp.transpose %{{.*}} perm = [0, 3, 1, 2] {msamp.stored}
+// CHECK: msamp.reduce sum %{{.*}} dims = [2] : tensor<4x3x32xf32> -> tensor<4x3xf32>
+func.func @groups(%x: tensor<4x4x4x6xf32> {msamp.name = "x"}) -> tensor<4x3xf32> {
+  %0 = msamp.transpose %x perm = [0, 3, 1, 2] : tensor<4x4x4x6xf32> -> tensor<4x6x4x4xf32>
+  %1 = msamp.reshape %0 : tensor<4x6x4x4xf32> -> tensor<4x3x32xf32>
+  %2 = msamp.reduce sum %1 dims = [2] : tensor<4x3x32xf32> -> tensor<4x3xf32>
+  return %2 : tensor<4x3xf32>
+}
+
+// What is kept lies between what is summed: first rows, then their sums.
+// CHECK-LABEL: func.func @channels
+// CHECK-NOT: msamp.stored
+// CHECK: msamp.reduce sum %{{.*}} dims = [2, 3] : tensor<4x6x4x4xf32> -> tensor<4x6xf32>
+// CHECK: msamp.reduce sum %{{.*}} dims = [0] : tensor<4x6xf32> -> tensor<6xf32>
+func.func @channels(%x: tensor<4x6x4x4xf32> {msamp.name = "x"}) -> tensor<6xf32> {
+  %0 = msamp.reduce sum %x dims = [0, 2, 3] : tensor<4x6x4x4xf32> -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+
+// Rows and columns are taken as they lie.
+// CHECK-LABEL: func.func @columns
+// CHECK: msamp.reduce max %{{.*}} dims = [0, 1, 2] : tensor<4x4x4x6xf32> -> tensor<6xf32>
+func.func @columns(%x: tensor<4x4x4x6xf32> {msamp.name = "x"}) -> tensor<6xf32> {
+  %0 = msamp.reduce max %x dims = [0, 1, 2] : tensor<4x4x4x6xf32> -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
