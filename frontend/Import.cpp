@@ -76,6 +76,7 @@ public:
       for (const auto &[message, nodes] : warnings)
         emitWarning(FusedLoc::get(&context, nodes))
             << message << (nodes.size() > 4 ? " (" + std::to_string(nodes.size()) + " nodes)" : "");
+      tellConstants();
       return module;
     }
   }
@@ -124,6 +125,29 @@ private:
           if (byBatch && uses[n.input(i)] == 1)
             movable.insert(n.input(i));
         }
+  }
+
+  // Exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
+  void tellConstants() {
+    std::set<std::string> read;
+    for (int i = 0; i < graph().node_size(); ++i)
+      if (live[i])
+        read.insert(graph().node(i).input().begin(), graph().node(i).input().end());
+    std::vector<std::string> list;
+    for (const auto &name : order)
+      if (read.count(name) && isFloat(initializers.at(name).type) && !parameters.count(name) && !statistics.count(name) &&
+          !isFrozen(name) && name.find('.') != std::string::npos && name.find("::") == std::string::npos)
+        list.push_back(name);
+    if (list.empty())
+      return;
+    constexpr size_t most = 4;
+    std::string names;
+    for (size_t i = 0; i < std::min(most, list.size()); ++i)
+      names += (i ? ", " : "") + list[i];
+    emitRemark(UnknownLoc::get(&context))
+        << list.size() << (list.size() == 1 ? " initializer is" : " initializers are")
+        << " neither trained nor saved, being constants by their use: " << names
+        << (list.size() > most ? ", .." : "") << "; --train REGEX trains what it matches";
   }
 
   // Nodes that an output depends on.

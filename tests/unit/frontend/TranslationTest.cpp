@@ -299,6 +299,28 @@ TEST(Translation, RunningStatisticsThatStayAreWarnedOfOnce) {
   EXPECT_NE(warnings[0].find("(5 nodes)"), std::string::npos) << warnings[0];
 }
 
+TEST(Translation, WhatIsTakenForAConstantIsSaid) {
+  ModelFile file(withHeader(R"(
+    agraph (float[4, 3] x) => (float[4, 3] y) <float[3, 3] "l.weight" = {1, 2, 3, 1, 2, 3, 1, 2, 3}, float "a.temperature" = {2}, float made = {3}> {
+      h = MatMul(x, "l.weight") t = Div(h, "a.temperature") y = Mul(t, made)
+    })"));
+  auto said = [&](const ImportOptions &options) {
+    mlir::MLIRContext context;
+    std::vector<std::string> list;
+    mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) { list.push_back(d.str()); });
+    importModel(file.path(), options, context);
+    return list;
+  };
+  EXPECT_EQ(said({}), std::vector<std::string>{"1 initializer is neither trained nor saved, being constants by their "
+                                               "use: a.temperature; --train REGEX trains what it matches"});
+  ImportOptions options;
+  options.train = {"temperature"};
+  EXPECT_TRUE(said(options).empty());
+  options.train.clear();
+  options.freeze = {"temperature"};
+  EXPECT_TRUE(said(options).empty());
+}
+
 TEST(Translation, NeighbouringRowsOfAnActivationAreASlice) {
   ModelFile file(withHeader(R"(
     agraph (float[4, 3] x) => (float[3] y, float[2, 3] z) <int64 i = {-1}, int64[2] j = {3, 0}> { y = Gather(x, i) z = Gather(x, j) })"));
