@@ -81,6 +81,8 @@ Loader::Loader(const plan::Plan &plan, const LoaderOptions &options) : plan(plan
         if (!named)
           failUsage("--data {}: an array needs the input that it is for: --data NAME={}", source.path, source.path);
         bindArray(openNpy(source.path), inputNamed(source.input));
+      } else if (extension == ".npz" || extension == ".pt" || extension == ".pth" || extension == ".pkl") {
+        failUsage("--data {}: {} files are not read; write arrays as .npy or .safetensors", source.path, extension);
       } else {
         unsigned input = named ? inputNamed(source.input) : tokenInput();
         bindTokens(source.path, extension == ".bin" ? options.binType : TokenType::U8, input, !labelsNamed);

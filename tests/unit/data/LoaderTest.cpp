@@ -138,6 +138,32 @@ TEST(Loader, ReadsTokensOrSamples) {
   EXPECT_FALSE(Loader(plan, options).readsTokens());
 }
 
+TEST(Loader, FilesOfPythonAreNoTokens) {
+  TemporaryFolder folder;
+  for (const char *name : {"a.npz", "a.pt", "a.pkl"}) {
+    LoaderOptions options;
+    options.sources = {{"", folder.write(name, "some bytes")}};
+    plan::Plan plan = languageModel(1, 2, 256);
+    auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+    EXPECT_EQ(code, 64);
+    EXPECT_NE(message.find("write arrays as .npy or .safetensors"), std::string::npos) << message;
+  }
+}
+
+TEST(Loader, NamesOfTensorsAndInputsAreSaid) {
+  TemporaryFolder folder;
+  std::string header = R"({"images":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  LoaderOptions options;
+  options.sources = {{"", folder.write("a.safetensors", bytes + header + std::string(4, '\0'))}};
+  plan::Plan plan = languageModel(1, 2, 256);
+  auto [code, message] = errorOf([&] { Loader loader(plan, options); });
+  EXPECT_EQ(code, 65);
+  EXPECT_NE(message.find("none of its tensors (images) has the name of an input without data"), std::string::npos)
+      << message;
+}
+
 TEST(Loader, AWindowNeedsOneTokenMore) {
   TemporaryFolder folder;
   plan::Plan plan = languageModel(1, 8, 256);
