@@ -102,8 +102,12 @@ static void addGradients(Executor &executor, const SafetensorsReader &reference,
       bool named = parameter.name() == name;
       for (const plan::Twin &twin : parameter.twins())
         named |= twin.name() == name;
+      if (named && parameter.trained())
+        return nullptr;
       if (named)
-        return parameter.trained() ? nullptr : "not trained in the plan";
+        return parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE
+            ? "a running statistic"
+            : "frozen in the plan";
     }
     return "missing from the plan";
   };
