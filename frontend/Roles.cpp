@@ -226,7 +226,8 @@ private:
       if (!output.empty())
         kinds[output] = k;
     const Origin *o = origin(n, 0);
-    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "CastLike", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
+    if (o && isOneOf(op, {"Transpose", "Reshape", "Cast", "CastLike", "Identity", "Squeeze", "Unsqueeze", "Flatten",
+                          "Expand"})) {
       origins[n.output(0)] = {o->name, o->direct && isOneOf(op, {"Cast", "CastLike", "Identity"})};
       // Still the initializer itself, whatever else reads it.
       if (kind(n, 0) == Kind::Constant)

@@ -528,63 +528,12 @@ private:
   int early = -1;
 };
 
-// A sum over what lies innermost and over something outside of what it keeps (channels of [batch, channels, positions]) is two:
-// of rows, and of their sums. Whether it was that.
-bool splitReduction(ReduceOp reduce) {
-  auto type = cast<RankedTensorType>(reduce.getInput().getType());
-  SmallVector<int64_t> rest(reduce.getDims()), inner, shape(type.getShape());
-  llvm::sort(rest);
-  while (!rest.empty() && rest.back() == static_cast<int64_t>(shape.size()) - 1) {
-    inner.insert(inner.begin(), rest.pop_back_val());
-    shape.pop_back();
-  }
-  if (inner.empty() || rest.empty() || shape.size() == rest.size() || !type.getElementType().isF32())
-    return false;
-  OpBuilder builder(reduce);
-  auto rows = ReduceOp::create(builder, reduce.getLoc(), RankedTensorType::get(shape, type.getElementType()),
-                               reduce.getKind(), reduce.getInput(), inner);
-  rows->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
-  reduce.getInputMutable().assign(rows);
-  reduce.setDims(rest);
-  return true;
-}
-
-// Makes of reductions that no loop nest takes what one does: two of them, or one of an image that is turned in memory before it
-// (a group of channels of one that has them last).
-void rewriteReductions(func::FuncOp func) {
-  SmallVector<ReduceOp> list;
-  func.walk([&](ReduceOp reduce) { list.push_back(reduce); });
-  for (ReduceOp reduce : list)
-    for (;;) {
-      SmallVector<Operation *> chain = {reduce};
-      Operation *nearest = nullptr, *def = reduce.getInput().getDefiningOp();
-      for (; def && isFree(def) && def->getNumOperands() == 1; def = def->getOperand(0).getDefiningOp()) {
-        chain.push_back(def);
-        if (!nearest && isa<TransposeOp>(def))
-          nearest = def;
-      }
-      std::reverse(chain.begin(), chain.end());
-      if (succeeded(ClusterDomain::analyze(chain, Value(reduce.getResult()))))
-        break;
-      if (splitReduction(reduce))
-        reduce = reduce.getInput().getDefiningOp<ReduceOp>(); // the other one is of an outer dimension alone
-      else if (nearest)
-        nearest->setAttr(storedAttr, UnitAttr::get(reduce.getContext()));
-      else
-        break;
-    }
-}
-
 struct FormClusters : impl::FormClustersBase<FormClusters> {
   using Base::Base;
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>()) {
-      if (func.isExternal())
-        continue;
-      rewriteReductions(func);
-      if (failed(Clustering(func, maxOps).run()))
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(Clustering(func, maxOps).run()))
         return signalPassFailure();
-    }
   }
 };
 

@@ -110,6 +110,14 @@ def NarrowReductions : Pass<"msamp-narrow-reductions", "::mlir::ModuleOp"> {
   }];
 }
 
+def RewriteReductions : Pass<"msamp-rewrite-reductions", "::mlir::ModuleOp"> {
+  let summary = "make reductions ones that a loop nest takes";
+  let description = [{
+    Sums over inner and outer dimensions around what they keep become two. Where a reduction reads an image through views that
+    no loop nest follows (a group of channels of one that has them last), the nearest transpose is stored in memory.
+  }];
+}
+
 def FormClusters : Pass<"msamp-form-clusters", "::mlir::ModuleOp"> {
   let summary = "gather ops into clusters that run as one kernel";
   let description = [{

@@ -27,5 +27,6 @@ void msamp::fuse::buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &
   pm.addPass(mlir::createCanonicalizerPass());
   pm.addPass(mlir::createCSEPass());
   pm.addPass(createNarrowReductions());
+  pm.addPass(createRewriteReductions());
   pm.addPass(createFormClusters());
 }

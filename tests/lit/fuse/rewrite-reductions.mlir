@@ -1,4 +1,4 @@
-// RUN: msamp-opt %s --msamp-form-clusters | FileCheck %s
+// RUN: msamp-opt %s --msamp-rewrite-reductions --msamp-form-clusters | FileCheck %s
 
 // Groups of channels of an image that has its channels last: no loop nest takes their sums through the view, so the image is turned
 // in memory first.
