@@ -84,10 +84,10 @@ public:
 private:
   const onnx::GraphProto &graph() const { return prepared.graph(); }
 
-  bool isFrozen(const std::string &name) const {
-    auto matches = [&](const std::unique_ptr<RE2> &regex) { return RE2::PartialMatch(name, *regex); };
-    return llvm::any_of(freeze, matches) && llvm::none_of(train, matches);
+  static bool matches(const std::vector<std::unique_ptr<RE2>> &list, const std::string &name) {
+    return llvm::any_of(list, [&](const auto &regex) { return RE2::PartialMatch(name, *regex); });
   }
+  bool isFrozen(const std::string &name) const { return matches(freeze, name) && !matches(train, name); }
 
   // Those whose statistics are frozen stay as they are.
   void normaliseByBatch() {
@@ -127,7 +127,6 @@ private:
         }
   }
 
-  // Exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
   void tellConstants() {
     std::set<std::string> read;
     for (int i = 0; i < graph().node_size(); ++i)
@@ -136,7 +135,7 @@ private:
     std::vector<std::string> list;
     for (const auto &name : order)
       if (read.count(name) && isFloat(initializers.at(name).type) && !parameters.count(name) && !statistics.count(name) &&
-          !isFrozen(name) && name.find('.') != std::string::npos && name.find("::") == std::string::npos)
+          !isFrozen(name) && isNamedByModule(name))
         list.push_back(name);
     if (list.empty())
       return;
@@ -208,22 +207,11 @@ private:
   void chooseParameters() {
     parameters.clear();
     for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted))
-      parameters[name] = {role, true};
-    for (const auto &regex : freeze)
-      for (auto &[name, parameter] : parameters)
-        if (RE2::PartialMatch(name, *regex))
-          parameter.trained = false;
-    for (const auto &regex : train)
-      for (const auto &[name, type] : initializers) {
-        if (!isFloat(type.type) || !RE2::PartialMatch(name, *regex))
-          continue;
-        if (statistics.count(name) && !parameters.count(name)) // nothing that is trained
-          continue;
-        // What has no role by its use is drawn like a table, or starts from 0, by its rank.
-        auto [it, added] =
-            parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
-        it->second.trained = true;
-      }
+      parameters[name] = {role, !isFrozen(name)};
+    // What has no role by its use is drawn like a table, or starts from 0, by its rank; running statistics are not trained.
+    for (const auto &[name, type] : initializers)
+      if (isFloat(type.type) && !statistics.count(name) && matches(train, name))
+        parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
     // Parameters that keep their values need them.
     for (const auto &[name, parameter] : parameters)
       if (!options.initStddev || !parameter.trained)

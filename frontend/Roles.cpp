@@ -117,21 +117,17 @@ private:
   }
 
   // A learned token or position table that is used whole. By its use alone it could be a constant that the exporter
-  // computed; but exporters keep the dotted names of a module's parameters and make up plain ones for their own
-  // constants.
+  // computed; but not by its name.
   bool isLearnedBlock(const Origin &o) const {
     const auto &d = dims(o);
-    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && isNamedByModule(o);
-  }
-  static bool isNamedByModule(const Origin &o) {
-    return o.name.find('.') != std::string::npos && o.name.find("::") == std::string::npos;
+    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && isNamedByModule(o.name);
   }
 
   // A value a channel, of a norm that the exporter spelt out: a vector that got dimensions behind it, or has them.
   bool isOfChannels(const Origin &o) const {
     const auto &d = dims(o);
     const auto wide = std::count_if(d.begin(), d.end(), [](int64_t n) { return n != 1; });
-    return wide == 1 && isNamedByModule(o) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
+    return wide == 1 && isNamedByModule(o.name) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
   }
 
   void assignStatistic(const onnx::NodeProto &n, int i, ParameterRole role) {
@@ -168,7 +164,7 @@ private:
                             "InstanceNormalization"})) {
       // What a group norm becomes has ones and zeros that the exporter made up.
       const Origin *scale = origin(n, 1);
-      if (kind(n, 0) == Kind::Activation && (op != "InstanceNormalization" || (scale && isNamedByModule(*scale)))) {
+      if (kind(n, 0) == Kind::Activation && (op != "InstanceNormalization" || (scale && isNamedByModule(scale->name)))) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
       }
@@ -247,6 +243,10 @@ private:
 };
 
 } // namespace
+
+bool isNamedByModule(const std::string &initializer) {
+  return initializer.find('.') != std::string::npos && initializer.find("::") == std::string::npos;
+}
 
 Roles inferRoles(const onnx::GraphProto &graph, const std::vector<bool> &live, const InitializerTypes &initializers,
                  const std::set<std::string> &demoted) {

@@ -22,6 +22,9 @@ struct InitializerType {
 };
 using InitializerTypes = std::map<std::string, InitializerType>;
 
+// Exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
+bool isNamedByModule(const std::string &initializer);
+
 using Roles = std::map<std::string, ParameterRole>;
 
 // Follows the uses of each floating-point initializer that meets activations: values that depend on floating-point
