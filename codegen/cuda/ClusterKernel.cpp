@@ -108,16 +108,13 @@ void ClusterEmitter::placeThread() {
 }
 
 // Chunks from `start` on, which is at most `last`. `mayEnd`: chunks that are not sure to lie within the row get a
-// condition; at the end of rows that are read in loops those that no thread has are left out.
+// condition.
 void ClusterEmitter::placeColumns(Value start, bool mayEnd, int64_t last) {
   Columns &columns = values.columns;
   columns.at.clear();
   columns.active.clear();
   columns.step = s.lanes * s.chunk;
-  int64_t first = last - (s.lanes - 1) * s.chunk; // where the first lane is, at most
   for (int64_t c = 0; c < s.chunks; ++c) {
-    if (s.streamed && mayEnd && first + c * columns.step >= s.inner)
-      break;
     Value at = k.add(start, c * columns.step), active;
     // The last column of the last thread that comes here.
     if (mayEnd && last + c * columns.step + s.chunk > s.inner) {

@@ -184,8 +184,12 @@ private:
       s.groups = units;
       twoRows();
       // Blocks that last: one for each unit has nothing to do until its first rows come, and leaves partial sums.
-      if (few && d.reducedRows % (s.teams * s.rowsAtOnce) == 0)
+      if (few && d.reducedRows % (s.teams * s.rowsAtOnce) == 0) {
         s.groups = std::min<int64_t>(units, std::max<int64_t>(1, 512 / s.block()) * target.multiprocessors);
+        // The fewest that have no more units each; where all have equally many, registers are left to load ahead.
+        s.groups = ceilDiv(units, ceilDiv(units, s.groups));
+        s.prefetch |= units % s.groups == 0 && rowInputs() <= 3;
+      }
     } else if (columns) {
       s.teams = std::max<int64_t>(1, 256 / s.lanes);
       s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), (s.lanes > 256 ? 1 : 2) * target.multiprocessors);
@@ -309,7 +313,9 @@ private:
   // 64 rows its 512 threads have registers for two rows and the next two, and there are warps at work while others wait
   // for sums of rows: on an H200 162 us instead of 171 for the gradients of a norm of 2048 columns. With 32, where
   // there are two such results, that was no gain (227 us instead of 222): fewer threads have registers for four rows
-  // and, unless there is much to load, the next four.
+  // and, unless there is much to load, the next four. What limits those is the way between the halves of the L2 cache,
+  // of which runs of 32 bytes take 1.4 times as much as whole lines: two blocks of a cluster that exchange half of their
+  // columns, for runs of 64, were no gain (228 us, 220 where one tile is stored while the next one is staged).
   void stage() {
     for (int64_t rows : {64, 32}) {
       s.stagedRows = rows;

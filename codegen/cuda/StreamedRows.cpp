@@ -96,9 +96,13 @@ SmallVector<Value> ClusterEmitter::overColumns(SmallVector<Value> carried,
       return body(before);
     });
   }
-  if (whole < s.inner) {
-    placeColumns(k.add(start, whole), true, whole + (s.lanes - 1) * s.chunk);
-    carried = body(carried);
+  // Most threads have none there, and warps without any go on.
+  for (; whole < s.inner; whole += s.lanes * s.chunk) {
+    Value at = k.add(start, whole), there;
+    if (whole + s.lanes * s.chunk > s.inner)
+      there = k.less(at, s.inner);
+    values.columns = {{at}, {Value()}, 0};
+    carried = k.when(there, carried, [&] { return body(carried); });
   }
   return carried;
 }

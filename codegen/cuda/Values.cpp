@@ -303,6 +303,8 @@ Value Values::vector(Row &row, Value v, int64_t chunk) {
     result = vector(row, op->getOperand(0), chunk); // over sizes of 1
   } else if (Value name = naming(op); name && columns.at[chunk].getType() == k.i32()) {
     result = isNamedColumn(row, name, chunk);
+  } else if (takesFromNamed(op) && width() && columns.at[chunk].getType() == k.i32()) {
+    result = takeFromNamed(row, op, chunk);
   } else {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -359,6 +361,32 @@ Value Values::isNamedColumn(Row &row, Value name, int64_t chunk) {
   Value numbers = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int32_t>(offsets)));
   within = k.splat(within, width());
   return arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, within, numbers);
+}
+
+// Whether `op` takes something from the value of a single column of the row, as the gradient of a cross-entropy does
+// from the probability of the label.
+bool Values::takesFromNamed(Operation *op) const {
+  auto difference = dyn_cast_or_null<arith::SubFOp>(op);
+  auto select = difference ? dyn_cast_or_null<arith::SelectOp>(definition(difference.getRhs())) : arith::SelectOp();
+  if (!select || !naming(definition(select.getCondition())) || !isSplat(definition(select.getTrueValue())))
+    return false;
+  Operation *other = definition(select.getFalseValue());
+  return isSplat(other) && matchPattern(other, m_AnyZeroFloat());
+}
+
+// By threads that have the column: of a row of 50304 values these are 8 of one.
+Value Values::takeFromNamed(Row &row, Operation *op, int64_t chunk) {
+  auto select = cast<arith::SelectOp>(definition(op->getOperand(1)));
+  Value from = vector(row, op->getOperand(0), chunk), name = naming(definition(select.getCondition()));
+  Value within = namedColumn(row, name);
+  Value here = k.less(arith::SubIOp::create(k.b, within, columns.at[chunk]), width());
+  return k.when(here, from, [&]() -> SmallVector<Value> {
+    Value named = isNamedColumn(row, name, chunk);
+    Value one = emitSplat(k.b, definition(select.getTrueValue()), width());
+    Value none = emitSplat(k.b, definition(select.getFalseValue()), width());
+    Value taken = arith::SelectOp::create(k.b, named, one, none);
+    return {arith::SubFOp::create(k.b, from, taken)};
+  })[0];
 }
 
 bool Values::isPick(Operation *reduction) const {

@@ -88,6 +88,8 @@ private:
   mlir::Value naming(mlir::Operation *op) const;
   mlir::Value namedColumn(Row &row, mlir::Value name);
   mlir::Value isNamedColumn(Row &row, mlir::Value name, int64_t chunk);
+  bool takesFromNamed(mlir::Operation *op) const;
+  mlir::Value takeFromNamed(Row &row, mlir::Operation *op, int64_t chunk);
   int64_t extent(const fuse::View &view) const;
 
   CudaBuilder &k;

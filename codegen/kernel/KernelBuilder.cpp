@@ -103,6 +103,22 @@ void KernelBuilder::when(Value condition, const std::function<void()> &body) {
   body();
 }
 
+SmallVector<Value> KernelBuilder::when(Value condition, ValueRange otherwise,
+                                       const std::function<SmallVector<Value>()> &body) {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(b, otherwise.getTypes(), condition, /*withElseRegion=*/!otherwise.empty());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  SmallVector<Value> values = body();
+  if (!otherwise.empty()) {
+    scf::YieldOp::create(b, values);
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, otherwise);
+  }
+  return branch.getResults();
+}
+
 SmallVector<Value> KernelBuilder::loop(Value from, Value to, Value step, ValueRange initial,
                                        const std::function<SmallVector<Value>(Value, ValueRange)> &body) {
   auto loop = scf::ForOp::create(b, from, to, step, initial);

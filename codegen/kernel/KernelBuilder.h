@@ -46,6 +46,9 @@ public:
   void store(mlir::Value value, mlir::Value at, mlir::Type element, int64_t alignment = 0);
 
   void when(mlir::Value condition, const std::function<void()> &body); // a null condition is true
+  // values = condition ? body() : otherwise; as many of both
+  llvm::SmallVector<mlir::Value> when(mlir::Value condition, mlir::ValueRange otherwise,
+                                      const std::function<llvm::SmallVector<mlir::Value>()> &body);
   // for (i = from; i < to; i += step) values = body(i, values)
   llvm::SmallVector<mlir::Value>
   loop(mlir::Value from, mlir::Value to, mlir::Value step, mlir::ValueRange initial,

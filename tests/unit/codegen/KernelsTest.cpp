@@ -1,6 +1,8 @@
 // Generated kernels, of the CPU and of a GPU (emulated), against the interpreter, element by element.
 #include "tests/unit/codegen/KernelRun.h"
 
+#include <algorithm>
+
 namespace msamp::test {
 namespace {
 
@@ -167,6 +169,33 @@ TEST_P(Kernels, OneHotOfLabels) {
   expectEqual(r);
 }
 
+// In rows that are read in loops: labels within the steps of the loop, behind them, and none.
+TEST_P(Kernels, OneHotOfLabelsInLongRows) {
+  std::string far = " %r0 = msamp.iota dim = 0 : tensor<40xi64>\n"; // 1026 for each row before
+  for (int i = 0; i < 10; ++i) {
+    std::string half = "%r" + std::to_string(i);
+    far += " %r" + std::to_string(i + 1) + " = arith.addi " + half + ", " + half + " : tensor<40xi64>\n";
+  }
+  far += " %far = arith.addi %r10, %r1 : tensor<40xi64>\n";
+  for (const char *size : {"40x40001xf32", "40x40000xf32", "40x40000xbf16"}) {
+    std::string x = std::string("tensor<") + size + ">", f = x.substr(0, x.rfind('x')) + "xf32>",
+                shape = f.substr(0, f.rfind('x'));
+    std::string i = shape + "xi64>", b = shape + "xi1>";
+    std::string widen = x == f ? " %f = arith.addf %x, %zero : " + f : " %f = arith.extf %x : " + x + " to " + f;
+    std::string source =
+        "func.func @f(%x: " + x + ", %l: tensor<40xi64>) -> " + x + " {\n %zero = arith.constant dense<0.0> : " + f +
+        "\n %one = arith.constant dense<1.0> : " + f + "\n" + far + widen + "\n %y = msamp.softmax %f : " + f + " -> " +
+        f + "\n %k = arith.addi %l, %far : tensor<40xi64>\n %c = msamp.iota dim = 1 : " + i +
+        "\n %n = msamp.broadcast %k dims = [0] : tensor<40xi64> -> " + i + "\n %h = arith.cmpi eq, %c, %n : " + i +
+        "\n %o = arith.select %h, %one, %zero : " + b + ", " + f + "\n %d = arith.subf %y, %o : " + f +
+        (x == f ? "\n return %d : " : "\n %t = arith.truncf %d : " + f + " to " + x + "\n return %t : ") + x + " }";
+    Outcome r = run(source.c_str(), 3);
+    EXPECT_EQ(r.clusters, 1u) << size;
+    expectClose(r, x == f ? 1e-5 : 4e-3);
+    EXPECT_LT(*std::min_element(r.actual[0].data.begin(), r.actual[0].data.end()), -0.9) << "no label in any row";
+  }
+}
+
 TEST_P(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
   Outcome r = run(
       R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {
@@ -239,6 +268,29 @@ TEST_P(Kernels, RowsInBothLayoutsWithColumnSums) {
     Outcome r = run(source.c_str());
     // Long rows leave the copy to a kernel of its own.
     EXPECT_EQ(r.clusters, std::stoi(columns) > 2048 ? 2u : 1u) << size;
+    expectClose(r, 3e-3);
+  }
+}
+
+// A block has room for 32 rows of 2048 values of both, for 64 of 1280.
+TEST_P(Kernels, TwoTransposedResultsWithColumnSums) {
+  for (const char *size : {"256x2048", "96x2048", "128x1280"}) {
+    std::string shape = size, rows = shape.substr(0, shape.find('x')), columns = shape.substr(shape.find('x') + 1);
+    std::string x = "tensor<" + shape + "xbf16>", f = "tensor<" + shape + "xf32>", c = "tensor<" + columns + "xf32>",
+                qt = "tensor<" + columns + "x" + rows + "xf8E4M3FN>",
+                gt = "tensor<" + columns + "x" + rows + "xf8E5M2>";
+    std::string source =
+        "func.func @f(%x: " + x + ", %z: " + x + ", %s: tensor<f32>) -> (" + f + ", " + qt + ", " + gt + ", " + c +
+        ") {\n %xf = arith.extf %x : " + x + " to " + f + "\n %zf = arith.extf %z : " + x + " to " + f +
+        "\n %y, %r = msamp.rms_norm %xf {eps = 1.0e-5} : " + f + " -> " + f + ", tensor<" + rows +
+        "xf32>\n %g = arith.addf %y, %zf : " + f + "\n %q = msamp.quantize %y, %s : " + f + ", tensor<f32> -> tensor<" +
+        shape + "xf8E4M3FN>\n %t = msamp.transpose %q perm = [1, 0] {msamp.stored} : tensor<" + shape +
+        "xf8E4M3FN> -> " + qt + "\n %p = msamp.quantize %g, %s : " + f + ", tensor<f32> -> tensor<" + shape +
+        "xf8E5M2>\n %u = msamp.transpose %p perm = [1, 0] {msamp.stored} : tensor<" + shape + "xf8E5M2> -> " + gt +
+        "\n %c = msamp.reduce sum %g dims = [0] : " + f + " -> " + c + "\n return %g, %t, %u, %c : " + f + ", " + qt +
+        ", " + gt + ", " + c + " }";
+    Outcome r = run(source.c_str());
+    EXPECT_EQ(r.clusters, 1u) << size;
     expectClose(r, 3e-3);
   }
 }
