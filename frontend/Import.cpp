@@ -47,9 +47,10 @@ public:
   OwningOpRef<ModuleOp> run() {
     auto model = parseModel(path);
     weights.emplace(path, model);
+    notes = exporterNotes(*model);
     for (const auto &t : model->graph().initializer()) {
-      if (!initializers.try_emplace(t.name(), InitializerType{t.data_type(), {t.dims().begin(), t.dims().end()}})
-               .second)
+      InitializerType type{t.data_type(), {t.dims().begin(), t.dims().end()}, notes.at(t.name()).kind};
+      if (!initializers.try_emplace(t.name(), type).second)
         throw Error(kBadData, path + ": two initializers are named " + t.name());
       names.insert(t.name());
       order.push_back(t.name());
@@ -127,26 +128,48 @@ private:
         }
   }
 
+  static std::string someOf(const std::vector<std::string> &list) {
+    constexpr size_t most = 4;
+    std::string text;
+    for (size_t i = 0; i < std::min(most, list.size()); ++i)
+      text += (i ? ", " : "") + list[i];
+    return text + (list.size() > most ? ", .." : "");
+  }
+
+  // Of what the exporter has computed with and left out only the name is known.
+  static bool isNamedLikeAParameter(llvm::StringRef name) {
+    llvm::StringRef last = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
+    return last == "weight" || last == "bias" || last.contains("token") || last.contains("embed");
+  }
+
+  // What a reader may have taken for parameters.
   void tellConstants() {
     std::set<std::string> read;
     for (int i = 0; i < graph().node_size(); ++i)
       if (live[i])
         read.insert(graph().node(i).input().begin(), graph().node(i).input().end());
-    std::vector<std::string> list;
-    for (const auto &name : order)
-      if (read.count(name) && isFloat(initializers.at(name).type) && !parameters.count(name) && !statistics.count(name) &&
-          !isFrozen(name) && isNamedByModule(name))
-        list.push_back(name);
-    if (list.empty())
-      return;
-    constexpr size_t most = 4;
-    std::string names;
-    for (size_t i = 0; i < std::min(most, list.size()); ++i)
-      names += (i ? ", " : "") + list[i];
-    emitRemark(UnknownLoc::get(&context))
-        << list.size() << (list.size() == 1 ? " initializer is" : " initializers are")
-        << " neither trained nor saved, being constants by their use: " << names
-        << (list.size() > most ? ", .." : "") << "; --train REGEX trains what it matches";
+    std::vector<std::string> constants, folded;
+    for (const auto &name : order) {
+      if (!read.count(name) || !isFloat(initializers.at(name).type) || parameters.count(name) || statistics.count(name) ||
+          isFrozen(name))
+        continue;
+      if (initializers.at(name).mayBeLearned())
+        constants.push_back(name);
+      for (const auto &from : notes.at(name).foldedFrom)
+        if (isNamedLikeAParameter(from)) {
+          folded.push_back(name + " (of " + from + ")");
+          break;
+        }
+    }
+    if (!constants.empty())
+      emitRemark(UnknownLoc::get(&context))
+          << constants.size() << (constants.size() == 1 ? " initializer is" : " initializers are")
+          << " neither trained nor saved, being constants by their use: " << someOf(constants)
+          << "; --train REGEX trains what it matches";
+    if (!folded.empty())
+      emitWarning(UnknownLoc::get(&context))
+          << "the exporter computed " << someOf(folded)
+          << " from parameters, which are not trained so; export with optimize=False, or train the result with --train";
   }
 
   // Nodes that an output depends on.
@@ -379,6 +402,8 @@ private:
       const Ref &v = in[i], &other = in[1 - i];
       if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer))
         continue;
+      if (v->dims.empty() || initializers.at(v->initializer).noted == ExporterNote::Kind::Parameter)
+        continue; // no need to judge by the sizes
       if (v->dims.back() == 1 && v->rank() > 1)
         continue; // a value a channel
       ParameterRole role = parameters.at(v->initializer).role;
@@ -432,6 +457,7 @@ private:
   onnx::ModelProto prepared;
   int64_t opset = 0;
   InitializerTypes initializers;
+  std::map<std::string, ExporterNote> notes;
   std::set<std::string> names;
   std::vector<std::string> order;
   std::map<std::string, InputType> inputs;

@@ -43,6 +43,11 @@ public:
     for (int i = 0; i < graph.node_size(); ++i)
       if (live[i])
         visit(graph.node(i));
+    for (const auto &[name, type] : initializers)
+      if (isFloat(type.type) && type.noted == ExporterNote::Kind::Parameter && consumers.count(name))
+        roles.try_emplace(name, factors.count(name)    ? ParameterRole::Scale
+                                : type.dims.size() > 1 ? ParameterRole::Table
+                                                       : ParameterRole::Bias);
     return roles;
   }
 
@@ -58,11 +63,14 @@ private:
   }
 
   const std::vector<int64_t> &dims(const Origin &o) const { return initializers.at(o.name).dims; }
+  ExporterNote::Kind noted(const Origin &o) const { return initializers.at(o.name).noted; }
+  bool mayBeLearned(const Origin &o) const { return initializers.at(o.name).mayBeLearned(); }
 
   // Gives input i a role if it is an initializer (through views).
   bool assign(const onnx::NodeProto &n, int i, ParameterRole role) {
     const Origin *o = origin(n, i);
-    if (!o)
+    const bool statistic = role == ParameterRole::Mean || role == ParameterRole::Variance;
+    if (!o || (noted(*o) == ExporterNote::Kind::Constant && !statistic))
       return false;
     roles.try_emplace(o->name, role);
     return true;
@@ -120,14 +128,14 @@ private:
   // computed; but not by its name.
   bool isLearnedBlock(const Origin &o) const {
     const auto &d = dims(o);
-    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && isNamedByModule(o.name);
+    return d.size() >= 2 && d[0] == 1 && d.back() > 1 && mayBeLearned(o);
   }
 
   // A value a channel, of a norm that the exporter spelt out: a vector that got dimensions behind it, or has them.
   bool isOfChannels(const Origin &o) const {
     const auto &d = dims(o);
     const auto wide = std::count_if(d.begin(), d.end(), [](int64_t n) { return n != 1; });
-    return wide == 1 && isNamedByModule(o.name) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
+    return wide == 1 && mayBeLearned(o) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
   }
 
   void assignStatistic(const onnx::NodeProto &n, int i, ParameterRole role) {
@@ -164,7 +172,7 @@ private:
                             "InstanceNormalization"})) {
       // What a group norm becomes has ones and zeros that the exporter made up.
       const Origin *scale = origin(n, 1);
-      if (kind(n, 0) == Kind::Activation && (op != "InstanceNormalization" || (scale && isNamedByModule(scale->name)))) {
+      if (kind(n, 0) == Kind::Activation && (op != "InstanceNormalization" || (scale && mayBeLearned(*scale)))) {
         assign(n, 1, ParameterRole::Scale);
         assign(n, 2, ParameterRole::Shift);
       }
@@ -175,9 +183,11 @@ private:
     } else if (isOneOf(op, {"Mul", "Add"})) {
       for (int i = 0; i < 2; ++i) {
         const Origin *o = origin(n, i);
+        bool scale = op == "Mul";
+        if (o && scale)
+          factors.insert(o->name);
         if (!o || kind(n, 1 - i) != Kind::Activation)
           continue;
-        bool scale = op == "Mul";
         if (isOfChannels(*o)) {
           learned |= assign(n, i, scale ? ParameterRole::Scale : ParameterRole::Bias);
           continue;
@@ -215,7 +225,7 @@ private:
       k = std::max(k, kind(n, i));
       // A view of what was just found to be a parameter.
       const Origin *o = origin(n, i);
-      if (o && roles.count(o->name))
+      if (o && (roles.count(o->name) || noted(*o) == ExporterNote::Kind::Parameter))
         k = Kind::Activation;
     }
     for (const auto &output : n.output())
@@ -238,15 +248,12 @@ private:
   std::map<std::string, Kind> kinds;
   std::map<std::string, Origin> origins;
   std::set<std::string> layersOfOne; // outputs of linear layers of width 1
+  std::set<std::string> factors;     // initializers that something is multiplied by
   std::map<std::string, std::vector<const onnx::NodeProto *>> consumers;
   Roles roles;
 };
 
 } // namespace
-
-bool isNamedByModule(const std::string &initializer) {
-  return initializer.find('.') != std::string::npos && initializer.find("::") == std::string::npos;
-}
 
 Roles inferRoles(const onnx::GraphProto &graph, const std::vector<bool> &live, const InitializerTypes &initializers,
                  const std::set<std::string> &demoted) {

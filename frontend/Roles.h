@@ -2,6 +2,7 @@
 #ifndef MSAMP_FRONTEND_ROLES_H
 #define MSAMP_FRONTEND_ROLES_H
 
+#include "frontend/ExporterNotes.h"
 #include "ir/Msamp/Msamp.h"
 
 #include <map>
@@ -19,17 +20,21 @@ namespace msamp::frontend {
 struct InitializerType {
   int type = 0;
   std::vector<int64_t> dims;
+  ExporterNote::Kind noted = ExporterNote::Kind::None;
+
+  // One of the module's own that its use may train, though it could be a constant by that use alone.
+  bool mayBeLearned() const {
+    return noted == ExporterNote::Kind::Module || noted == ExporterNote::Kind::Parameter;
+  }
 };
 using InitializerTypes = std::map<std::string, InitializerType>;
-
-// Exporters keep the dotted names of a module's parameters and make up plain ones for their own constants.
-bool isNamedByModule(const std::string &initializer);
 
 using Roles = std::map<std::string, ParameterRole>;
 
 // Follows the uses of each floating-point initializer that meets activations: values that depend on floating-point
 // inputs or on other parameters. `live` says which nodes count; `demoted` names vectors that turned out not to have the
-// size of the last dimension that they are added to or multiplied with.
+// size of the last dimension that they are added to or multiplied with. What the exporter noted goes before the use:
+// parameters have a role whatever they are used for, and constants none, but for running statistics.
 Roles inferRoles(const onnx::GraphProto &graph, const std::vector<bool> &live, const InitializerTypes &initializers,
                  const std::set<std::string> &demoted);
 

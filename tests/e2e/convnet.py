@@ -21,7 +21,8 @@ weights = {
     "depthwise.weight": normal(8, 1, 3, 3), "grouped.weight": normal(6, 4, 2, 2), "grouped.bias": normal(6),
     "mid.norm.scale": 1 + normal(6) / 9, "mid.norm.shift": normal(6),
     "up.weight": normal(6, 4, 3, 2), "up.bias": normal(4), "up.norm.scale": 1 + normal(4) / 9, "up.norm.shift": normal(4),
-    "mix.weight": normal(5, 4, 1, 1), "head.weight": normal(CLASSES, 5), "head.bias": normal(CLASSES)}
+    "mix.weight": normal(5, 4, 1, 1), "head.weight": normal(CLASSES, 5), "head.bias": normal(CLASSES),
+    "temper": np.array(1.2, np.float32)}
 statistics = {"stem.norm.mean": normal(8), "stem.norm.var": 1 + abs(normal(8)), "up.norm.mean": normal(4), "up.norm.var": 1 + abs(normal(4))}
 nodes = [
     ox.node("Conv", ["x", "stem.weight", "stem.bias"], ["s0"], strides=[2, 2], pads=[1, 0, 1, 2]),
@@ -39,7 +40,8 @@ nodes = [
     ox.node("Conv", ["a", "mix.weight"], ["c"]),
     ox.node("GlobalAveragePool", ["c"], ["p"]),
     ox.node("Flatten", ["p"], ["f"]),
-    ox.node("Gemm", ["f", "head.weight", "head.bias"], ["logits"], transB=1)]
+    ox.node("Gemm", ["f", "head.weight", "head.bias"], ["h"], transB=1),
+    ox.node("Mul", ["h", "temper"], ["logits"])]  # a parameter by what is noted of it alone
 
 
 def taps(x, size, strides, low, high, dilations, fill=0.0):
@@ -84,7 +86,7 @@ def forward(w, x):
     y = normalise(y, statistics["up.norm.mean"], statistics["up.norm.var"], w["up.norm.scale"], w["up.norm.shift"])
     window = ((3, 2), (2, 1), (1, 1), (1, 0), (1, 1))
     y = sum(part for _, _, part in taps(y, *window)) / sum(part for _, _, part in taps(np.ones_like(y), *window))
-    return conv(y, w["mix.weight"]).mean((2, 3)) @ w["head.weight"].T + w["head.bias"]
+    return (conv(y, w["mix.weight"]).mean((2, 3)) @ w["head.weight"].T + w["head.bias"]) * w["temper"]
 
 
 def loss(w, x, labels):
@@ -116,7 +118,8 @@ common.write_safetensors(reference, {
     "out.loss": np.array([loss(weights, x.astype(np.float64), labels)], np.float32), **gradients(weights, x.astype(np.float64), labels)})
 model = t.work / "convnet.onnx"
 model.write_bytes(ox.model(nodes, [ox.value("x", ox.FLOAT, x.shape)], [ox.value("logits", ox.FLOAT, [BATCH, CLASSES])],
-                           [ox.tensor(k, v) for k, v in {**weights, **statistics}.items()], opset=21))
+                           [ox.tensor(k, v) for k, v in {**weights, **statistics}.items()], opset=21,
+                           values=[ox.noted("temper", "PARAMETER")]))
 samples = t.work / "samples.safetensors"
 common.write_safetensors(samples, {"x": x, "labels": labels})
 

@@ -57,9 +57,15 @@ def external_tensor(name, shape, location, offset, length):
     return out + _int(14, 1)
 
 
-def model(nodes, inputs, outputs, initializers=(), opset=18, domains=()):
+def noted(name, kind):
+    """What PyTorch's exporter notes of an initializer: PARAMETER, BUFFER or CONSTANT_TENSOR."""
+    return _bytes(1, name) + _bytes(4, _bytes(1, "pkg.torch.export.graph_signature.InputSpec.kind") + _bytes(2, kind))
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=18, domains=(), values=()):
     graph = b"".join(_bytes(1, n) for n in nodes) + _bytes(2, "g")
     graph += b"".join(_bytes(5, t) for t in initializers)
     graph += b"".join(_bytes(11, i) for i in inputs) + b"".join(_bytes(12, o) for o in outputs)
+    graph += b"".join(_bytes(13, v) for v in values)
     out = _int(1, 8) + _bytes(2, "tests") + _bytes(7, graph) + _bytes(8, _bytes(1, "") + _int(2, opset))
     return out + b"".join(_bytes(8, _bytes(1, d) + _int(2, 1)) for d in domains)

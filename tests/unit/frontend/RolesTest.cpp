@@ -160,5 +160,95 @@ TEST(Roles, BiasOfALayerWithOneOutput) {
             (Names{{"w", "matrix"}, {"b", "bias"}}));
 }
 
+// With the metadata of PyTorch's exporter.
+onnx::ModelProto withNotes(const std::string &body, const std::map<std::string, std::string> &notes,
+                           const char *key = "pkg.torch.export.graph_signature.InputSpec.kind") {
+  onnx::ModelProto model = parseText(withHeader(body));
+  for (const auto &[name, value] : notes) {
+    onnx::ValueInfoProto *info = model.mutable_graph()->add_value_info();
+    info->set_name(name);
+    auto *property = info->add_metadata_props();
+    property->set_key(key);
+    property->set_value(value);
+  }
+  return model;
+}
+
+TEST(Roles, WhatIsNotedAsAParameterIsOneWhateverItIsUsedFor) {
+  const char *body = R"(
+    agraph (float[2, 3] x) => (float[2, 3] y)
+      <float[2, 3] pos = {1, 2, 3, 4, 5, 6}, float alpha = {2}, float[4, 3] long = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2},
+       float[1] shift = {1}, float[3] offset = {1, 2, 3}, float[2, 3] table = {1, 2, 3, 4, 5, 6}, int64[1] zero = {0}, int64[1] two = {2}> {
+      a = Add(x, pos)
+      b = Mul(a, alpha)
+      part = Slice(long, zero, two)
+      c = Add(b, part)
+      d = Add(c, shift)
+      e = Add(d, offset)
+      y = Add(e, table)
+    })";
+  std::map<std::string, std::string> notes = {{"pos", "PARAMETER"},  {"alpha", "PARAMETER"},
+                                              {"long", "PARAMETER"}, {"shift", "PARAMETER"},
+                                              {"offset", "BUFFER"},  {"table", "CONSTANT_TENSOR"}};
+  ModelFile file(withNotes(body, notes));
+  EXPECT_EQ(Imported(file).parameters(),
+            (Names{{"pos", "table"}, {"alpha", "scale"}, {"long", "table"}, {"shift", "bias"}}));
+  // Without the notes, by their use.
+  EXPECT_EQ(rolesOf(body), (Names{{"offset", "bias"}}));
+  ImportOptions options;
+  options.train = {"table"};
+  EXPECT_EQ(Imported(file, options).parameters().at("table"), "table");
+  options.freeze = {"long"};
+  EXPECT_EQ(Imported(file, options).parameters().at("long"), "table frozen");
+}
+
+TEST(Roles, BuffersAreNoParametersButStatisticsOfABatchNorm) {
+  ModelFile file(withNotes(R"(
+    agraph (float[2, 2, 1, 1] x) => (float[2, 2, 1, 1] y)
+      <float[2] bn_weight = {1, 1}, float[2] bn_bias = {0, 0}, float[2] bn_mean = {0, 0}, float[2] bn_var = {1, 1}, float[1] m_table = {1}> {
+      n = BatchNormalization(x, bn_weight, bn_bias, bn_mean, bn_var)
+      y = Add(n, m_table)
+    })",
+                           {{"bn_weight", "PARAMETER"},
+                            {"bn_bias", "PARAMETER"},
+                            {"bn_mean", "BUFFER"},
+                            {"bn_var", "BUFFER"},
+                            {"m_table", "BUFFER"}}));
+  Names parameters = Imported(file).parameters();
+  EXPECT_EQ(parameters.count("m_table"), 0u);
+  EXPECT_EQ(parameters.at("bn_weight"), "scale");
+  EXPECT_EQ(parameters.at("bn_mean").substr(0, 4), "mean");
+}
+
+// TorchScript's exporter gives plain names to parameters of the whole module alone.
+TEST(Roles, PlainNamesBesideNodesWithPlaces) {
+  onnx::ModelProto model = parseText(withHeader(R"(
+    agraph (float[1, 2, 2] x) => (float[1, 3, 2] y) <float[1, 1, 2] cls = {1, 2}, float[1, 3, 2] pos = {1, 2, 3, 4, 5, 6}> {
+      t = Concat<axis = 1>(cls, x)
+      y = Add(t, pos)
+    })"));
+  EXPECT_EQ(Imported(ModelFile(model)).parameters(), Names{});
+  model.mutable_graph()->mutable_node(0)->set_name("/Concat");
+  EXPECT_EQ(Imported(ModelFile(model)).parameters(), (Names{{"cls", "table"}, {"pos", "table"}}));
+}
+
+TEST(Roles, WhatTheExporterComputedFromParametersIsTold) {
+  const char *body = R"(
+    agraph (float[2, 3] x) => (float[2, 3] y) <float[2, 3] part = {1, 2, 3, 4, 5, 6}, float[2, 3] angles = {1, 2, 3, 4, 5, 6}> {
+      t = Add(x, part)
+      y = Add(t, angles)
+    })";
+  ModelFile file(withNotes(body, {{"part", "['m.pos_embed', 'val_1']"}, {"angles", "['m.inv_freq', 'weight_0']"}},
+                           "pkg.onnxscript.optimizer.folded_from"));
+  mlir::MLIRContext context;
+  std::vector<std::string> told;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) { told.push_back(d.str()); });
+  importModel(file.path(), {}, context);
+  EXPECT_EQ(told,
+            std::vector<std::string>{
+                "the exporter computed part (of m.pos_embed) from parameters, which are not trained so; export with "
+                "optimize=False, or train the result with --train"});
+}
+
 } // namespace
 } // namespace msamp::frontend::test
