@@ -184,12 +184,8 @@ private:
       s.groups = units;
       twoRows();
       // Blocks that last: one for each unit has nothing to do until its first rows come, and leaves partial sums.
-      if (few && d.reducedRows % (s.teams * s.rowsAtOnce) == 0) {
+      if (few && d.reducedRows % (s.teams * s.rowsAtOnce) == 0)
         s.groups = std::min<int64_t>(units, std::max<int64_t>(1, 512 / s.block()) * target.multiprocessors);
-        // The fewest that have no more units each; where all have equally many, registers are left to load ahead.
-        s.groups = ceilDiv(units, ceilDiv(units, s.groups));
-        s.prefetch |= units % s.groups == 0 && rowInputs() <= 3;
-      }
     } else if (columns) {
       s.teams = std::max<int64_t>(1, 256 / s.lanes);
       s.groups = std::min<int64_t>(ceilDiv(d.rows, s.teams), (s.lanes > 256 ? 1 : 2) * target.multiprocessors);
