@@ -66,6 +66,7 @@ public:
     inputs = bindInputs(path, prepared.graph(), names, options.dims);
     findLive();
     findStatistics();
+    findSettings();
     reportUnknownOps();
     // Vectors whose size does not fit their use are found while translating; then it starts again without them.
     for (;;) {
@@ -126,6 +127,14 @@ private:
           if (byBatch && uses[n.input(i)] == 1)
             movable.insert(n.input(i));
         }
+  }
+
+  // Numbers that say what a node does.
+  void findSettings() {
+    for (const auto &n : graph().node())
+      for (int i = 0; i < n.input_size(); ++i)
+        if ((n.op_type() == "Resize" && i > 0) || (n.op_type() == "Dropout" && i > 0))
+          settings.insert(n.input(i));
   }
 
   static std::string someOf(const std::vector<std::string> &list) {
@@ -233,7 +242,7 @@ private:
       parameters[name] = {role, !isFrozen(name)};
     // What has no role by its use is drawn like a table, or starts from 0, by its rank; running statistics are not trained.
     for (const auto &[name, type] : initializers)
-      if (isFloat(type.type) && !statistics.count(name) && matches(train, name))
+      if (isFloat(type.type) && !statistics.count(name) && !settings.count(name) && matches(train, name))
         parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
     // Parameters that keep their values need them.
     for (const auto &[name, parameter] : parameters)
@@ -466,6 +475,7 @@ private:
   std::set<std::string> demoted;
   std::vector<std::unique_ptr<RE2>> freeze, train;
   std::set<std::string> statistics, movable; // see findStatistics
+  std::set<std::string> settings;            // see findSettings
   std::map<std::string, std::vector<Location>> warnings; // nodes by what is to be said of them
   std::string digest;
 };

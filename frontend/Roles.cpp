@@ -138,6 +138,32 @@ private:
     return wide == 1 && mayBeLearned(o) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
   }
 
+  // Whether an operand of an Einsum is a matrix that another one is multiplied by: one of its dimensions is summed with
+  // the other's, the other one is its own.
+  static bool isMatrixOf(const onnx::NodeProto &n, int i) {
+    std::string equation;
+    for (const auto &a : n.attribute())
+      if (a.name() == "equation")
+        equation = a.s();
+    equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
+    const size_t arrow = equation.find("->");
+    if (arrow == std::string::npos)
+      return false;
+    size_t from = 0;
+    for (int skipped = 0; skipped < i; ++skipped)
+      from = equation.find(',', from) + 1;
+    const std::string own = equation.substr(from, std::min(equation.find(',', from), arrow) - from);
+    const std::string result = equation.substr(arrow + 2),
+                      others = equation.substr(0, from) + equation.substr(from + own.size(), arrow - from - own.size());
+    auto isSummed = [&](char label) {
+      return others.find(label) != std::string::npos && result.find(label) == std::string::npos;
+    };
+    auto isOwn = [&](char label) {
+      return others.find(label) == std::string::npos && result.find(label) != std::string::npos;
+    };
+    return own.size() == 2 && ((isSummed(own[0]) && isOwn(own[1])) || (isOwn(own[0]) && isSummed(own[1])));
+  }
+
   void assignStatistic(const onnx::NodeProto &n, int i, ParameterRole role) {
     const Origin *o = origin(n, i);
     if (o && o->name == n.input(i) && initializers.at(o->name).type == onnx::TensorProto::FLOAT)
@@ -155,6 +181,17 @@ private:
         layersOfOne.insert(n.output(0));
       if (op == "Gemm" && (learned || kind(n, 0) == Kind::Activation))
         assign(n, 2, ParameterRole::Bias);
+    } else if (op == "Einsum") {
+      for (int i = 0; i < n.input_size(); ++i) {
+        bool meetsActivation = false;
+        for (int j = 0; j < n.input_size(); ++j)
+          meetsActivation |= j != i && kind(n, j) == Kind::Activation;
+        const Origin *o = origin(n, i);
+        if (o && meetsActivation && o->direct && isMatrixOf(n, i))
+          learned |= assign(n, i, ParameterRole::Matrix);
+        else if (o && meetsActivation && mayBeLearned(*o))
+          learned |= assign(n, i, ParameterRole::Table);
+      }
     } else if (isOneOf(op, {"Conv", "ConvTranspose"})) {
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Filter);

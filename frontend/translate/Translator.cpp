@@ -92,6 +92,8 @@ const TranslatorTable &translators() {
     addAttention(t);
     addConvolution(t);
     addPooling(t);
+    addResize(t);
+    addEinsum(t);
     return t;
   }();
   return table;

@@ -63,6 +63,8 @@ void addNorms(TranslatorTable &table);
 void addAttention(TranslatorTable &table);
 void addConvolution(TranslatorTable &table);
 void addPooling(TranslatorTable &table);
+void addResize(TranslatorTable &table);
+void addEinsum(TranslatorTable &table);
 
 // Shared between families.
 Dims withOnes(const Dims &dims, const Dims &axes); // the reduced shape with keepdims

@@ -1,5 +1,5 @@
 // Makes of reductions that no loop nest takes what one does: two of them, or one of an image that is turned in memory
-// before it.
+// before it, or of values that are repeated in memory.
 #include "passes/fuse/ClusterDomain.h"
 #include "passes/fuse/Passes.h"
 
@@ -36,10 +36,15 @@ void rewrite(ReduceOp reduce) {
     // As a cluster would take it: with the views before it.
     SmallVector<Operation *> chain = {reduce};
     Operation *nearest = nullptr, *def = reduce.getInput().getDefiningOp();
+    ReshapeOp reshape, repeated; // the nearest one, and the nearest one of what was broadcast
     for (; def && isFree(def) && def->getNumOperands() == 1; def = def->getOperand(0).getDefiningOp()) {
       chain.push_back(def);
       if (!nearest && isa<TransposeOp>(def))
         nearest = def;
+      if (!reshape)
+        reshape = dyn_cast<ReshapeOp>(def);
+      if (!repeated && isa<BroadcastOp>(def))
+        repeated = reshape;
     }
     std::reverse(chain.begin(), chain.end());
     if (succeeded(ClusterDomain::analyze(chain, Value(reduce.getResult()))))
@@ -48,6 +53,8 @@ void rewrite(ReduceOp reduce) {
       reduce = reduce.getInput().getDefiningOp<ReduceOp>(); // the other one is of outer dimensions alone
     else if (nearest)
       nearest->setAttr(storedAttr, UnitAttr::get(reduce.getContext()));
+    else if (repeated)
+      repeated->setAttr(inMemoryAttr, UnitAttr::get(reduce.getContext()));
     else
       return;
   }

@@ -109,7 +109,8 @@ struct AddLoss : impl::AddLossBase<AddLoss> {
       FailureOr<Value> targets = labelsOfType(RankedTensorType::get(shape.drop_back(), builder.getI64Type()));
       if (failed(targets))
         return failure();
-      if (shape.size() > 3)
+      // Of square images the classes are last where the two dimensions before them are equal.
+      if (shape.size() > 3 && !(shape.size() == 4 && shape[1] == shape[2] && shape[2] != shape[3]))
         exit.emitWarning() << "cross-entropy takes the last dimension of the first output, of " << shape.back()
                            << " values, as its classes; logits that are [batch, classes, height, width] have to be "
                               "permuted before they are exported";

@@ -24,6 +24,7 @@ weights = {
     "mix.weight": normal(5, 4, 1, 1), "head.weight": normal(CLASSES, 5), "head.bias": normal(CLASSES),
     "temper": np.array(1.2, np.float32)}
 statistics = {"stem.norm.mean": normal(8), "stem.norm.var": 1 + abs(normal(8)), "up.norm.mean": normal(4), "up.norm.var": 1 + abs(normal(4))}
+constants = {"twice": np.array([1, 1, 2, 2], np.float32), "size": np.array([BATCH, 4, 5, 9], np.int64)}
 nodes = [
     ox.node("Conv", ["x", "stem.weight", "stem.bias"], ["s0"], strides=[2, 2], pads=[1, 0, 1, 2]),
     ox.node("BatchNormalization", ["s0", "stem.norm.scale", "stem.norm.shift", "stem.norm.mean", "stem.norm.var"],
@@ -37,7 +38,9 @@ nodes = [
     ox.node("ConvTranspose", ["m", "up.weight", "up.bias"], ["u0"], strides=[2, 1], pads=[1, 0, 1, 0], output_padding=[1, 0]),
     ox.node("BatchNormalization", ["u0", "up.norm.scale", "up.norm.shift", "up.norm.mean", "up.norm.var"], ["u1"]),
     ox.node("AveragePool", ["u1"], ["a"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 1, 1, 0]),
-    ox.node("Conv", ["a", "mix.weight"], ["c"]),
+    ox.node("Resize", ["a", "", "twice"], ["r0"], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    ox.node("Resize", ["r0", "", "", "size"], ["r1"], mode="linear"),
+    ox.node("Conv", ["r1", "mix.weight"], ["c"]),
     ox.node("GlobalAveragePool", ["c"], ["p"]),
     ox.node("Flatten", ["p"], ["f"]),
     ox.node("Gemm", ["f", "head.weight", "head.bias"], ["h"], transB=1),
@@ -68,6 +71,14 @@ def normalise(x, mean, var, scale, shift):
     return (x - mean.reshape(c)) / np.sqrt(var.reshape(c) + EPS) * scale.reshape(c) + shift.reshape(c)
 
 
+def lerp(x, axis, size):
+    """Linear interpolation between the middles of pixels."""
+    at = np.clip((np.arange(size) + 0.5) * x.shape[axis] / size - 0.5, 0, x.shape[axis] - 1)
+    low = np.minimum(at.astype(int), x.shape[axis] - 2)
+    part = (at - low).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return np.take(x, low, axis) * (1 - part) + np.take(x, low + 1, axis) * part
+
+
 def forward(w, x):
     y = conv(x, w["stem.weight"], (2, 2), (1, 0), (1, 2)) + w["stem.bias"].reshape(1, -1, 1, 1)
     y = normalise(y, y.mean((0, 2, 3)), y.var((0, 2, 3)), w["stem.norm.scale"], w["stem.norm.shift"])
@@ -86,6 +97,7 @@ def forward(w, x):
     y = normalise(y, statistics["up.norm.mean"], statistics["up.norm.var"], w["up.norm.scale"], w["up.norm.shift"])
     window = ((3, 2), (2, 1), (1, 1), (1, 0), (1, 1))
     y = sum(part for _, _, part in taps(y, *window)) / sum(part for _, _, part in taps(np.ones_like(y), *window))
+    y = lerp(lerp(y.repeat(2, 2).repeat(2, 3), 2, 5), 3, 9)
     return (conv(y, w["mix.weight"]).mean((2, 3)) @ w["head.weight"].T + w["head.bias"]) * w["temper"]
 
 
@@ -118,7 +130,7 @@ common.write_safetensors(reference, {
     "out.loss": np.array([loss(weights, x.astype(np.float64), labels)], np.float32), **gradients(weights, x.astype(np.float64), labels)})
 model = t.work / "convnet.onnx"
 model.write_bytes(ox.model(nodes, [ox.value("x", ox.FLOAT, x.shape)], [ox.value("logits", ox.FLOAT, [BATCH, CLASSES])],
-                           [ox.tensor(k, v) for k, v in {**weights, **statistics}.items()], opset=21,
+                           [ox.tensor(k, v) for k, v in {**weights, **statistics, **constants}.items()], opset=21,
                            values=[ox.noted("temper", "PARAMETER")]))
 samples = t.work / "samples.safetensors"
 common.write_safetensors(samples, {"x": x, "labels": labels})

@@ -29,3 +29,19 @@ func.func @columns(%x: tensor<4x4x4x6xf32> {msamp.name = "x"}) -> tensor<6xf32> 
   %0 = msamp.reduce max %x dims = [0, 1, 2] : tensor<4x4x4x6xf32> -> tensor<6xf32>
   return %0 : tensor<6xf32>
 }
+
+// Of an image that has each value twice a row is many short ones: it is written first.
+// CHECK-LABEL: func.func @repeated
+// CHECK: msamp.broadcast
+// CHECK: msamp.reshape %{{.*}} {msamp.in_memory} : tensor<2x10x6x2xf32> -> tensor<2x120xf32>
+// CHECK: msamp.cluster
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: msamp.reduce max %{{.*}} dims = [1] : tensor<2x120xf32> -> tensor<2xf32>
+func.func @repeated(%x: tensor<2x5x6xf32> {msamp.name = "x"}) -> tensor<2xf32> {
+  %0 = msamp.broadcast %x dims = [0, 1, 3] : tensor<2x5x6xf32> -> tensor<2x5x2x6xf32>
+  %1 = msamp.reshape %0 : tensor<2x5x2x6xf32> -> tensor<2x10x6xf32>
+  %2 = msamp.broadcast %1 dims = [0, 1, 2] : tensor<2x10x6xf32> -> tensor<2x10x6x2xf32>
+  %3 = msamp.reshape %2 : tensor<2x10x6x2xf32> -> tensor<2x120xf32>
+  %4 = msamp.reduce max %3 dims = [1] : tensor<2x120xf32> -> tensor<2xf32>
+  return %4 : tensor<2xf32>
+}

@@ -159,5 +159,70 @@ TEST(Folding, EqualMasksAreOneConstant) {
   EXPECT_EQ(imported.count<mlir::arith::AddFOp>(), 3);
 }
 
+TEST(Folding, Einsum) {
+  std::string m = "float[2, 3] a = {1, 2, 3, 4, 5, 6}, float[3, 2] b = {1, 0, 2, 1, 0, 3}, float[3] v = {1, 10, 100}, "
+                  "float[1, 3] r = {1, 10, 100}, float[2] w = {1, 2}, float[2, 1, 2] t = {1, 2, 3, 4}";
+  auto values = [&](const std::string &equation, const std::string &operands, const std::string &dims) {
+    return Values(Folded(m, "y = Einsum<equation = \"" + equation + "\">(" + operands + ")", "float" + dims));
+  };
+  EXPECT_EQ(values("ij,jk->ik", "a, b", "[n, k]"), (Values{5, 11, 14, 23}));
+  EXPECT_EQ(values("ij,jk->ki", "a, b", "[n, k]"), (Values{5, 14, 11, 23}));
+  EXPECT_EQ(values("ij,jk", "a, b", "[n, k]"), (Values{5, 11, 14, 23}));
+  EXPECT_EQ(values(" b a , a c ", "a, b", "[n, k]"), (Values{5, 11, 14, 23}));
+  EXPECT_EQ(values("ji,kj->ik", "b, a", "[n, k]"), (Values{5, 14, 11, 23}));
+  EXPECT_EQ(values("ij->ji", "a", "[n, k]"), (Values{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(values("ij->i", "a", "[n]"), (Values{6, 15}));
+  EXPECT_EQ(values("ij,ij->", "a, a", " "), (Values{91}));
+  EXPECT_EQ(values("ij,j->ij", "a, v", "[n, k]"), (Values{1, 20, 300, 4, 50, 600}));
+  EXPECT_EQ(values("i,j->ij", "w, v", "[n, k]"), (Values{1, 10, 100, 2, 20, 200}));
+  EXPECT_EQ(values("ij,ij->i", "a, r", "[n]"), (Values{321, 654})); // a size of 1 is broadcast
+  EXPECT_EQ(values("ij,jk,k->i", "a, b, w", "[n]"), (Values{27, 60}));
+  EXPECT_EQ(values("...j,j->...", "a, v", "[n]"), (Values{321, 654}));
+  EXPECT_EQ(values("...k,kj->...j", "t, a", "[n, k, l]"), (Values{9, 12, 15, 19, 26, 33}));
+  EXPECT_EQ(values("...,...->...", "t, w", "[n, k, l]"), (Values{1, 4, 3, 8}));
+}
+
+// [1, 2, 4, 8] to another size; the values are those of ONNX's reference implementation, which
+// of align_corners has fewer digits.
+TEST(Folding, Resize) {
+  auto expectNear = [](const std::string &attributes, const std::string &size, const Values &expected) {
+    bool sized = size.find('.') == std::string::npos;
+    Values values = Folded("float[1, 4] a = {1, 2, 4, 8}, " +
+                               (sized ? "int64[2] s = {1, " + size + "}" : "float[2] s = {1, " + size + "}"),
+                           "y = Resize<" + attributes + (sized ? ">(a, , , s)" : ">(a, , s)"), "float[n, k]", 19);
+    ASSERT_EQ(values.size(), expected.size()) << attributes;
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], expected[i], 1e-6 * std::abs(expected[i])) << attributes << ", value " << i;
+  };
+  for (const char *place : {"asymmetric", "half_pixel", "align_corners"})
+    expectNear(std::string("mode = \"nearest\", nearest_mode = \"floor\", coordinate_transformation_mode = \"") +
+                   place + "\"",
+               std::string(place) == "half_pixel" ? "1.6" : "2.0",
+               std::string(place) == "asymmetric"   ? Values{1, 1, 2, 2, 4, 4, 8, 8}
+               : std::string(place) == "half_pixel" ? Values{1, 1, 2, 2, 4, 4}
+                                                    : Values{1, 1, 1, 2, 2, 4, 4, 8});
+  expectNear("nearest_mode = \"ceil\"", "1.6", {1, 2, 4, 4, 8, 8});
+  expectNear("nearest_mode = \"round_prefer_floor\"", "0.5", {1, 4});
+  expectNear("nearest_mode = \"round_prefer_ceil\"", "0.5", {2, 8});
+  expectNear("mode = \"nearest\"", "8", {1, 1, 2, 2, 4, 4, 8, 8});
+  expectNear("mode = \"linear\"", "1.4", {1, 1.5714285, 2.5714285, 4, 6.857143});
+  expectNear("mode = \"linear\", coordinate_transformation_mode = \"asymmetric\"", "1.4",
+             {1, 1.7142857, 2.857143, 4.571429, 7.428572});
+  expectNear("mode = \"linear\", coordinate_transformation_mode = \"half_pixel_symmetric\"", "1.4",
+             {1.0714285, 1.7857143, 3, 4.857143, 7.714286});
+  expectNear("mode = \"linear\", coordinate_transformation_mode = \"pytorch_half_pixel\"", "1", {1});
+  expectNear("mode = \"linear\", antialias = 1", "0.5", {1.75, 5.75});
+  expectNear("mode = \"linear\", antialias = 1, exclude_outside = 1", "0.5", {1.857142806, 5.428571224});
+  expectNear("mode = \"cubic\"", "2.0",
+             {0.89453125, 1.15625, 1.5625, 2.41796875, 3.16015625, 5.1171875, 7.1640625, 8.421875});
+  expectNear("mode = \"cubic\", cubic_coeff_a = -0.5", "2.0",
+             {0.9296875, 1.15625, 1.65625, 2.3828125, 3.3359375, 4.953125, 7.234375, 8.28125});
+  expectNear("mode = \"cubic\", exclude_outside = 1", "2.0",
+             {0.863636374, 1.141342759, 1.543396235, 2.41796875, 3.16015625, 5.215094566, 7.243816376, 8.545454979});
+  expectNear("mode = \"cubic\", coordinate_transformation_mode = \"align_corners\"", "2.0",
+             {1, 1.2623906706, 1.7215743440, 2.4620991254, 3.0787172012, 4.6413994169, 6.4781341108, 8});
+  expectNear("mode = \"cubic\", antialias = 1", "0.5", {1.33984375, 5.94921875});
+}
+
 } // namespace
 } // namespace msamp::frontend::test

@@ -160,6 +160,18 @@ TEST(Roles, BiasOfALayerWithOneOutput) {
             (Names{{"w", "matrix"}, {"b", "bias"}}));
 }
 
+TEST(Roles, OperandsOfAnEinsum) {
+  auto body = [](const std::string &equation, const std::string &dims, const std::string &values) {
+    return "agraph (float[2, 3] x) => (float[n, m] y) <float[" + dims + "] w = {" + values +
+           "}> { y = Einsum<equation = \"" + equation + "\">(x, w) }";
+  };
+  EXPECT_EQ(rolesOf(body("bi,io->bo", "3, 2", "1, 2, 3, 4, 5, 6")), (Names{{"w", "matrix"}}));
+  EXPECT_EQ(rolesOf(body("bi, oi -> bo", "2, 3", "1, 2, 3, 4, 5, 6")), (Names{{"w", "matrix"}}));
+  // What is multiplied by it, as a table of frequencies is, is no product with a matrix.
+  EXPECT_EQ(rolesOf(body("bi,i->bi", "3", "1, 2, 3")), Names{});
+  EXPECT_EQ(rolesOf(body("bi,bi->bi", "2, 3", "1, 2, 3, 4, 5, 6")), Names{});
+}
+
 // With the metadata of PyTorch's exporter.
 onnx::ModelProto withNotes(const std::string &body, const std::map<std::string, std::string> &notes,
                            const char *key = "pkg.torch.export.graph_signature.InputSpec.kind") {
