@@ -6,7 +6,8 @@
 namespace msamp::frontend {
 namespace {
 
-template <class Properties> void read(const Properties &properties, ExporterNote &note) {
+template <class Properties>
+void read(const Properties &properties, ExporterNote &note) {
   for (const auto &p : properties) {
     if (p.key() == "pkg.torch.export.graph_signature.InputSpec.kind") {
       note.kind = p.value() == "PARAMETER" ? ExporterNote::Kind::Parameter : ExporterNote::Kind::Constant;
@@ -19,8 +20,9 @@ template <class Properties> void read(const Properties &properties, ExporterNote
   }
 }
 
-// TorchScript's exporter names nodes by their places in the module ("/blocks.0/MatMul"), and with a "::" or such a place
-// what it makes up; a parameter of the whole module has a plain name then. Others make up plain names, and the dots tell.
+// TorchScript's exporter names nodes by their places in the module ("/blocks.0/MatMul"), and with a "::" or such a
+// place what it makes up; a parameter of the whole module has a plain name then. Others make up plain names, and the
+// dots tell.
 bool isTorchScript(const onnx::GraphProto &graph) {
   for (const auto &n : graph.node())
     if (n.name().starts_with("/"))

@@ -1,5 +1,5 @@
-// What exporters say of the initializers of a file: PyTorch's (torch.onnx.export with dynamo=True) in metadata, others by
-// the names that they give.
+// What exporters say of the initializers of a file: PyTorch's (torch.onnx.export with dynamo=True) in metadata, others
+// by the names that they give.
 #ifndef MSAMP_FRONTEND_EXPORTERNOTES_H
 #define MSAMP_FRONTEND_EXPORTERNOTES_H
 
@@ -14,8 +14,8 @@ class ModelProto;
 namespace msamp::frontend {
 
 struct ExporterNote {
-  // Made up by the exporter; of the module, a parameter or a buffer; a parameter; a constant: a buffer, or a tensor that
-  // is neither.
+  // Made up by the exporter; of the module, a parameter or a buffer; a parameter; a constant: a buffer, or a tensor
+  // that is neither.
   enum class Kind { None, Module, Parameter, Constant };
   Kind kind = Kind::None;
   std::vector<std::string> foldedFrom; // what the exporter computed it from
