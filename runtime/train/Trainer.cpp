@@ -94,6 +94,7 @@ TrainResult train(Executor &executor, const data::Loader &loader, const TrainOpt
     StepResult update = stepper.step(step, hyper, step + 1 < options.schedule.steps);
     result.steps = step + 1;
     result.skipped += update.skipped;
+    result.lossless += update.loss == 0;
     reason = agreeOnStop(communicator, trouble.has_value());
     if (rank != 0)
       continue;

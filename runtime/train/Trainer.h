@@ -22,7 +22,8 @@ struct TrainOptions {
 struct TrainResult {
   uint64_t steps = 0;   // made
   uint64_t skipped = 0; // of these: nothing was updated, as a gradient was not finite
-  int signal = 0;     // that ended the run before its time; 0: none
+  uint64_t lossless = 0; // of these: the loss was exactly 0
+  int signal = 0;        // that ended the run before its time; 0: none
 };
 
 // Trains from the executor's current state. Collective. Rank 0 shows progress, keeps metrics and writes the weights.

@@ -164,6 +164,7 @@ case("--check with no such file", run("--check", inputs / "none.safetensors"), 7
 case("--check at another size", run("--check", common.MODELS / "gpt_bytes.ref.safetensors"), 65, ["input_ids", "128", "64"])
 case("--save below a file", run("--data", TEXT, "--save", inputs / "file/x.safetensors"), 74, ["x.safetensors"])
 case("--save into no folder", run("--data", TEXT, "--save", "none/x.safetensors"), 74, ["none"])
+case("--save as a pickle", run("--data", TEXT, "--save", inputs / "weights.pt"), 64, ["weights.pt", "safetensors"])
 case("--save to a folder", run("--data", TEXT, "--save", inputs), 74, ["folder"])
 os.mkfifo(inputs / "no_file")
 case("--save to a pipe", run("--data", TEXT, "--save", inputs / "no_file"), 74, ["no_file", "pipe"])

@@ -1,4 +1,4 @@
-"""What a run says of itself: steps that changed nothing, metrics of an earlier run, and the units of its speed."""
+"""What a run says of itself: losses of nothing, steps that changed nothing, earlier metrics, and the units of its speed."""
 import json
 
 import numpy as np
@@ -31,6 +31,18 @@ def samples(name, broken):
 def train(data, log, *arguments, **keywords):
     return t.run("msamp-run", plan, "--data", data, "--steps", 40, "--log-dir", t.work / log, *arguments, **keywords)
 
+
+# --- a loss of nothing
+blank = t.work / "classes.onnx"
+blank.write_bytes(ox.model(
+    [ox.node("MatMul", ["x", "w"], ["y"])], [ox.value("x", ox.FLOAT, [4, FEATURES])], [ox.value("y", ox.FLOAT, [4, 5])],
+    [ox.tensor("w", rng.normal(0, 0.3, (FEATURES, 5)).astype(np.float32))]))
+classes = t.compile(blank, "classes", "--level", "fp32")
+for label, told in ((-100, True), (3, False)):
+    common.write_safetensors(t.work / "blank.safetensors", {
+        "x": rng.normal(0, 1, (8, FEATURES)).astype(np.float32), "labels": np.full(8, label, np.int64)})
+    done = t.run("msamp-run", classes, "--data", t.work / "blank.safetensors", "--steps", 3)
+    t.expect(("exactly 0 in all 3 steps" in done.stderr) == told, f"labels of {label}: {done.stderr.strip() or 'nothing is said'}")
 
 # --- steps that are skipped
 good = train(samples("good.safetensors", 0), "good")

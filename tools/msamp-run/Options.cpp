@@ -87,6 +87,11 @@ std::optional<Options> parseOptions(int argc, char **argv) {
   rates.minLr = minLr.value_or(rates.lr / 10);
   if (rates.minLr > rates.lr)
     failUsage("--min-lr {}: above --lr {}", rates.minLr, rates.lr);
+  // Other programs would take the file for what its name says.
+  for (const char *other : {".pt", ".pth", ".ckpt", ".bin", ".onnx", ".npz", ".npy"})
+    if (options.train.saveFile.ends_with(other))
+      failUsage("--save {}: weights are written as safetensors, not as {}; give the file a name that ends in .safetensors",
+                options.train.saveFile, other);
   if (*check) {
     if (options.ranks != 1)
       failUsage("--check runs on one rank: leave --nproc out");

@@ -64,6 +64,15 @@ static void tellSkipped(const train::TrainResult &result, const std::string &sav
       result.skipped, result.steps);
 }
 
+// A cross-entropy is that of no label.
+static void tellLossless(const train::TrainResult &result) {
+  if (result.steps > 0 && result.lossless == result.steps)
+    fmt::print(stderr,
+               "msamp-run: warning: the loss was exactly 0 in all {} steps, so nothing was learned; look at the labels: "
+               "those that are -100 are ignored\n",
+               result.steps);
+}
+
 // One rank's work from loading to the end.
 static int runRank(const tools::Options &options, LoadedPlan loaded, const RankEnvironment &where) {
   std::optional<data::Loader> loader;
@@ -85,8 +94,10 @@ static int runRank(const tools::Options &options, LoadedPlan loaded, const RankE
   if (options.check)
     return train::check(executor, *options.check) ? 0 : 1;
   train::TrainResult result = train::train(executor, *loader, options.train);
-  if (first)
+  if (first) {
+    tellLossless(result);
     tellSkipped(result, options.train.saveFile, executor.plan().plan.level());
+  }
   return result.signal == 0 ? 0 : 128 + result.signal;
 }
 
