@@ -17,13 +17,14 @@
 namespace msamp::frontend {
 
 // A value of the graph. Exactly one of these is set when it is made: `host` (known), `value` (computed by the step),
-// `initializer` (read when first needed: a constant, or a parameter if the emitter says so).
+// `initializer` (read when first needed: a constant, or a parameter if the emitter says so), `elements`.
 struct Tensor {
   int type = 0; // onnx::TensorProto::DataType
   Dims dims;
   Host host;
   mlir::Value value;
   std::string initializer;
+  std::vector<std::shared_ptr<Tensor>> elements; // of a sequence of tensors, which is none itself
   bool fromBool = false; // cast from bool: values are 0 and 1
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }

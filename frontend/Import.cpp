@@ -25,6 +25,7 @@ namespace {
 struct Parameter {
   ParameterRole role;
   bool trained = true; // of a running statistic: whether it moves
+  bool drawn = true;   // by --init; the others keep the file's values
 
   bool isStatistic() const { return role == ParameterRole::Mean || role == ParameterRole::Variance; }
 };
@@ -123,7 +124,8 @@ private:
       if (n.op_type() == "BatchNormalization" && n.input_size() == 5)
         for (int i : {3, 4}) {
           statistics.insert(n.input(i));
-          bool byBatch = llvm::any_of(n.attribute(), [](const auto &a) { return a.name() == "training_mode" && a.i(); });
+          bool byBatch =
+              llvm::any_of(n.attribute(), [](const auto &a) { return a.name() == "training_mode" && a.i(); });
           if (byBatch && uses[n.input(i)] == 1)
             movable.insert(n.input(i));
         }
@@ -148,7 +150,8 @@ private:
   // Of what the exporter has computed with and left out only the name is known.
   static bool isNamedLikeAParameter(llvm::StringRef name) {
     llvm::StringRef last = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
-    return last == "weight" || last == "bias" || last.contains("token") || last.contains("embed");
+    return llvm::any_of(llvm::ArrayRef<llvm::StringRef>{"weight", "bias", "scale", "gamma", "token", "embed", "table"},
+                        [&](llvm::StringRef part) { return last.contains(part); });
   }
 
   // What a reader may have taken for parameters.
@@ -159,8 +162,8 @@ private:
         read.insert(graph().node(i).input().begin(), graph().node(i).input().end());
     std::vector<std::string> constants, folded;
     for (const auto &name : order) {
-      if (!read.count(name) || !isFloat(initializers.at(name).type) || parameters.count(name) || statistics.count(name) ||
-          isFrozen(name))
+      if (!read.count(name) || !isFloat(initializers.at(name).type) || parameters.count(name) ||
+          statistics.count(name) || isFrozen(name))
         continue;
       if (initializers.at(name).mayBeLearned())
         constants.push_back(name);
@@ -238,15 +241,20 @@ private:
 
   void chooseParameters() {
     parameters.clear();
-    for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted))
-      parameters[name] = {role, !isFrozen(name)};
-    // What has no role by its use is drawn like a table, or starts from 0, by its rank; running statistics are not trained.
+    for (const auto &[name, role] : inferRoles(graph(), live, initializers, demoted)) {
+      // Of what the use tells nothing of, frozen ones are constants, as are those that nothing could train.
+      bool constant = isFrozen(name) || settings.count(name) || initializers.at(name).type != onnx::TensorProto::FLOAT;
+      if (role.byUse || !constant)
+        parameters[name] = {role.role, !isFrozen(name), role.byUse};
+    }
+    // What has no role by its use is drawn like a table, or starts from 0, by its rank; running statistics are not
+    // trained.
     for (const auto &[name, type] : initializers)
       if (isFloat(type.type) && !statistics.count(name) && !settings.count(name) && matches(train, name))
         parameters.try_emplace(name, Parameter{type.dims.size() > 1 ? ParameterRole::Table : ParameterRole::Bias});
     // Parameters that keep their values need them.
     for (const auto &[name, parameter] : parameters)
-      if (!options.initStddev || !parameter.trained)
+      if (!options.initStddev || !parameter.trained || !parameter.drawn)
         weights->check(name);
   }
 
@@ -297,9 +305,13 @@ private:
       Ref r = values[output.name()];
       if (!r)
         throw Error(kBadData, path + ": nothing computes the output " + output.name());
+      if (!r->elements.empty())
+        throw Error(kBadData, path + ": the output " + output.name() + " is a sequence of tensors, not a tensor");
       checkOutput(path, graph(), i, r->dims, options.dims);
       e.setLocation(NameLoc::get(builder.getStringAttr(output.name())));
       results.push_back(e.value(r));
+      if (isFloat(r->type))
+        checkNotEmpty("output " + output.name(), results.back().getType());
       resultTypes.push_back(results.back().getType());
     }
     func::ReturnOp::create(e.builder, e.loc(), results);
@@ -439,7 +451,7 @@ private:
       const Parameter &p = parameters.at(name);
       const InitializerType &type = initializers.at(name);
       FloatAttr init;
-      if (options.initStddev && p.trained)
+      if (options.initStddev && p.trained && p.drawn)
         init = builder.getF64FloatAttr(*options.initStddev);
       ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, e.type(type.type, type.dims),
                           p.role, p.trained && !p.isStatistic(), init, ArrayAttr(), StateClassAttr());

@@ -1,6 +1,7 @@
 #include "frontend/LoadModel.h"
 
 #include "frontend/ElementType.h"
+#include "frontend/EinsumEquation.h"
 #include "frontend/Error.h"
 #include "frontend/MappedFile.h"
 
@@ -125,6 +126,16 @@ onnx::ModelProto prepareGraph(const std::string &path, const onnx::ModelProto &m
   if (opset > range.second)
     throw Error(kBadData, path + ": uses opset " + std::to_string(opset) + ", but the newest that is known is " +
                               std::to_string(range.second) + "; export the model at that one or an earlier one");
+  // ONNX's own inference of shapes does not end for some that are none.
+  for (const auto &n : graph.graph().node())
+    if (n.op_type() == "Einsum")
+      for (const auto &a : n.attribute())
+        try {
+          if (a.name() == "equation")
+            parseEinsum(a.s());
+        } catch (const Invalid &bad) {
+          throw Error(kBadData, path + ": node " + n.name() + " (Einsum): " + bad.what());
+        }
   try {
     onnx::checker::check_model(graph, /*full_check=*/false, /*skip_opset_compatibility_check=*/false);
     // Before the conversion, which drops functions.

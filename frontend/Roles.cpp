@@ -1,5 +1,6 @@
 #include "frontend/Roles.h"
 
+#include "frontend/EinsumEquation.h"
 #include "frontend/ElementType.h"
 
 #include <onnx/onnx_pb.h>
@@ -45,9 +46,10 @@ public:
         visit(graph.node(i));
     for (const auto &[name, type] : initializers)
       if (isFloat(type.type) && type.noted == ExporterNote::Kind::Parameter && consumers.count(name))
-        roles.try_emplace(name, factors.count(name)    ? ParameterRole::Scale
-                                : type.dims.size() > 1 ? ParameterRole::Table
-                                                       : ParameterRole::Bias);
+        roles.try_emplace(name, Role{factors.count(name)    ? ParameterRole::Scale
+                                     : type.dims.size() > 1 ? ParameterRole::Table
+                                                            : ParameterRole::Bias,
+                                     /*byUse=*/false});
     return roles;
   }
 
@@ -72,7 +74,7 @@ private:
     const bool statistic = role == ParameterRole::Mean || role == ParameterRole::Variance;
     if (!o || (noted(*o) == ExporterNote::Kind::Constant && !statistic))
       return false;
-    roles.try_emplace(o->name, role);
+    roles.try_emplace(o->name, Role{role});
     return true;
   }
 
@@ -138,30 +140,44 @@ private:
     return wide == 1 && mayBeLearned(o) && !demoted.count(o.name) && (o.direct ? d.back() == 1 : d.size() == 1);
   }
 
-  // Whether an operand of an Einsum is a matrix that another one is multiplied by: one of its dimensions is summed with
-  // the other's, the other one is its own.
-  static bool isMatrixOf(const onnx::NodeProto &n, int i) {
-    std::string equation;
+  // Whether an operand of an Einsum is a weight that another one is multiplied by: of its dimensions one is summed with
+  // the other's, and one is its own.
+  static bool isWeightOf(const EinsumEquation &equation, size_t i) {
+    if (i >= equation.operands.size())
+      return false;
+    auto lettersOf = [](const EinsumTerm &term) { return term.before + term.after; };
+    std::string others;
+    for (size_t j = 0; j < equation.operands.size(); ++j)
+      others += j == i ? "" : lettersOf(equation.operands[j]);
+    bool summed = false, own = false;
+    for (char label : lettersOf(equation.operands[i])) {
+      const bool shared = others.find(label) != std::string::npos;
+      // Without a result letters that are there once are in it.
+      const bool stays = equation.result ? lettersOf(*equation.result).find(label) != std::string::npos : !shared;
+      summed |= shared && !stays;
+      own |= !shared && stays;
+    }
+    return summed && own;
+  }
+
+  bool assignOperands(const onnx::NodeProto &n) {
+    EinsumEquation equation;
     for (const auto &a : n.attribute())
       if (a.name() == "equation")
-        equation = a.s();
-    equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
-    const size_t arrow = equation.find("->");
-    if (arrow == std::string::npos)
-      return false;
-    size_t from = 0;
-    for (int skipped = 0; skipped < i; ++skipped)
-      from = equation.find(',', from) + 1;
-    const std::string own = equation.substr(from, std::min(equation.find(',', from), arrow) - from);
-    const std::string result = equation.substr(arrow + 2),
-                      others = equation.substr(0, from) + equation.substr(from + own.size(), arrow - from - own.size());
-    auto isSummed = [&](char label) {
-      return others.find(label) != std::string::npos && result.find(label) == std::string::npos;
-    };
-    auto isOwn = [&](char label) {
-      return others.find(label) == std::string::npos && result.find(label) != std::string::npos;
-    };
-    return own.size() == 2 && ((isSummed(own[0]) && isOwn(own[1])) || (isOwn(own[0]) && isSummed(own[1])));
+        equation = parseEinsum(a.s());
+    bool learned = false;
+    for (int i = 0; i < n.input_size(); ++i) {
+      bool meetsActivation = false;
+      for (int j = 0; j < n.input_size(); ++j)
+        meetsActivation |= j != i && kind(n, j) == Kind::Activation;
+      const Origin *o = origin(n, i);
+      if (!o || !meetsActivation)
+        continue;
+      const bool weight = isWeightOf(equation, static_cast<size_t>(i));
+      if (weight || mayBeLearned(*o))
+        learned |= assign(n, i, weight && dims(*o).size() == 2 ? ParameterRole::Matrix : ParameterRole::Table);
+    }
+    return learned;
   }
 
   void assignStatistic(const onnx::NodeProto &n, int i, ParameterRole role) {
@@ -182,16 +198,7 @@ private:
       if (op == "Gemm" && (learned || kind(n, 0) == Kind::Activation))
         assign(n, 2, ParameterRole::Bias);
     } else if (op == "Einsum") {
-      for (int i = 0; i < n.input_size(); ++i) {
-        bool meetsActivation = false;
-        for (int j = 0; j < n.input_size(); ++j)
-          meetsActivation |= j != i && kind(n, j) == Kind::Activation;
-        const Origin *o = origin(n, i);
-        if (o && meetsActivation && o->direct && isMatrixOf(n, i))
-          learned |= assign(n, i, ParameterRole::Matrix);
-        else if (o && meetsActivation && mayBeLearned(*o))
-          learned |= assign(n, i, ParameterRole::Table);
-      }
+      learned = assignOperands(n);
     } else if (isOneOf(op, {"Conv", "ConvTranspose"})) {
       if (kind(n, 0) == Kind::Activation) {
         assign(n, 1, ParameterRole::Filter);

@@ -29,7 +29,11 @@ struct InitializerType {
 };
 using InitializerTypes = std::map<std::string, InitializerType>;
 
-using Roles = std::map<std::string, ParameterRole>;
+struct Role {
+  ParameterRole role;
+  bool byUse = true; // no: by the exporter's note alone, which does not tell how it is to be drawn
+};
+using Roles = std::map<std::string, Role>;
 
 // Follows the uses of each floating-point initializer that meets activations: values that depend on floating-point
 // inputs or on other parameters. `live` says which nodes count; `demoted` names vectors that turned out not to have the

@@ -122,9 +122,12 @@ void ClusterEmitter::emitStreamedStage(int stage, Row &row, Running &running) {
       values.scalar(row, v);
       return;
     }
-    if (Operation *op = values.definition(v); op && !d.views.contains(v))
+    if (Operation *op = values.definition(v); op && !d.views.contains(v)) {
+      if (Value name = values.naming(op)) // asked for through the view that repeats it along the row
+        values.scalar(row, name);
       for (Value operand : op->getOperands())
         prepare(operand);
+    }
   };
   for (const Root &root : roots)
     prepare(root.value);

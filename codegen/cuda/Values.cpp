@@ -314,7 +314,6 @@ Value Values::vector(Row &row, Value v, int64_t chunk) {
   return row.vectors[chunk][v] = result;
 }
 
-// The value of a row that a comparison asks the numbers of its columns for; null if `op` is no such comparison.
 Value Values::naming(Operation *op) const {
   auto comparison = dyn_cast_or_null<arith::CmpIOp>(op);
   if (!comparison || comparison.getPredicate() != arith::CmpIPredicate::eq || s.inner >= (int64_t(1) << 31))

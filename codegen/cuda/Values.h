@@ -62,6 +62,8 @@ public:
   // Sums along the row of which all values but one are zeros: those whose column is not the one that a value of the row
   // names. They take a load, not a loop.
   bool isPick(mlir::Operation *reduction) const;
+  // The value of a row that a comparison asks the numbers of its columns for; null if `op` is no such comparison.
+  mlir::Value naming(mlir::Operation *op) const;
   mlir::Value picked(Row &row, mlir::Operation *reduction);
   mlir::Value pointer(Row &row, const fuse::View &view, mlir::Value base, mlir::Type element, int64_t chunk);
   mlir::Value rowPointer(Row &row, const fuse::View &view, mlir::Value base, mlir::Type element);
@@ -85,7 +87,6 @@ private:
   mlir::Value loadHeld(Row &row, mlir::Value view, int64_t chunk, const Held &place);
   mlir::Value loadScalar(Row &row, mlir::Value view);
   mlir::Value iota(Row &row, IotaOp op, int64_t chunk, bool full);
-  mlir::Value naming(mlir::Operation *op) const;
   mlir::Value namedColumn(Row &row, mlir::Value name);
   mlir::Value isNamedColumn(Row &row, mlir::Value name, int64_t chunk);
   bool takesFromNamed(mlir::Operation *op) const;

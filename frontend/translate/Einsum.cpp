@@ -1,13 +1,12 @@
 // Sums of products of tensors by the names of their dimensions: two operands after the other, each time a matrix
 // product.
+#include "frontend/EinsumEquation.h"
 #include "frontend/ElementType.h"
 #include "frontend/translate/Translator.h"
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <map>
-#include <optional>
 
 namespace msamp::frontend {
 namespace {
@@ -15,6 +14,15 @@ namespace {
 // Letters name themselves; dimensions that an ellipsis stands for have numbers from 256 on, the last one the smallest.
 using Labels = std::vector<int>;
 constexpr int firstOfEllipsis = 256;
+
+// With numbers for the `hidden` dimensions of the ellipsis.
+Labels labelsOf(const EinsumTerm &term, int64_t hidden) {
+  Labels labels(term.before.begin(), term.before.end());
+  for (int64_t i = hidden; i-- > 0;)
+    labels.push_back(firstOfEllipsis + static_cast<int>(i));
+  labels.insert(labels.end(), term.after.begin(), term.after.end());
+  return labels;
+}
 
 bool holds(const Labels &labels, int label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
@@ -24,55 +32,6 @@ struct Operand {
   Ref value;
   Labels labels;
 };
-
-struct Term { // of an equation
-  Labels before, after;
-  bool ellipsis = false;
-};
-
-Term parseTerm(const std::string &text) {
-  Term term;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text.compare(i, 3, "...") == 0 && !term.ellipsis) {
-      term.ellipsis = true;
-      i += 2;
-    } else if (std::isalpha(static_cast<unsigned char>(text[i]))) {
-      (term.ellipsis ? term.after : term.before).push_back(text[i]);
-    } else {
-      throw Invalid("the equation has \"" + text.substr(i, 1) + "\" where a letter or ... may be");
-    }
-  }
-  return term;
-}
-
-// With numbers for the `hidden` dimensions of the ellipsis.
-Labels labelsOf(const Term &term, int64_t hidden) {
-  Labels labels = term.before;
-  for (int64_t i = hidden; i-- > 0;)
-    labels.push_back(firstOfEllipsis + static_cast<int>(i));
-  labels.insert(labels.end(), term.after.begin(), term.after.end());
-  return labels;
-}
-
-struct Equation {
-  std::vector<Term> operands;
-  std::optional<Term> result;
-};
-
-Equation parse(std::string text) {
-  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c); }), text.end());
-  Equation equation;
-  if (size_t arrow = text.find("->"); arrow != std::string::npos) {
-    equation.result = parseTerm(text.substr(arrow + 2));
-    text.resize(arrow);
-  }
-  for (size_t from = 0; from <= text.size();) {
-    size_t comma = std::min(text.find(',', from), text.size());
-    equation.operands.push_back(parseTerm(text.substr(from, comma - from)));
-    from = comma + 1;
-  }
-  return equation;
-}
 
 // Without the dimensions whose labels are not to be kept.
 Operand sumOut(Emitter &e, const Operand &x, const std::function<bool(int)> &keep) {
@@ -148,7 +107,7 @@ Operand contract(Emitter &e, Operand x, Operand y, const std::function<bool(int)
 
 void einsum(NodeContext &c) {
   Emitter &e = c.e;
-  Equation equation = parse(c.getString("equation", ""));
+  EinsumEquation equation = parseEinsum(c.getString("equation", ""));
   if (equation.operands.size() != c.inputCount())
     throw Invalid("the equation is of " + std::to_string(equation.operands.size()) + " operands, of which there are " +
                   std::to_string(c.inputCount()));
@@ -157,7 +116,7 @@ void einsum(NodeContext &c) {
   std::map<int, int> uses;
   int64_t mostHidden = 0;
   for (size_t i = 0; i < c.inputCount(); ++i) {
-    const Term &term = equation.operands[i];
+    const EinsumTerm &term = equation.operands[i];
     Ref x = c.in(i);
     const int64_t hidden = x->rank() - static_cast<int64_t>(term.before.size() + term.after.size());
     if (hidden < 0 || (hidden > 0 && !term.ellipsis))

@@ -15,18 +15,31 @@ struct Rule {
   double a = -0.75; // of the cubic
 };
 
+// A dimension that changes. By sizes the scale is their ratio, and places are computed without rounding it.
+struct Change {
+  int64_t from, to;
+  double scale;
+  bool sized;
+
+  double back(double x) const { return sized ? x * static_cast<double>(from) / static_cast<double>(to) : x / scale; }
+};
+
 // Where value `i` of a result lies among those that it comes from (ONNX, Resize, coordinate_transformation_mode).
-double placeOf(const Rule &rule, int64_t i, double scale, int64_t from, int64_t to) {
-  const double x = static_cast<double>(i), length = scale * static_cast<double>(from);
+double placeOf(const Rule &rule, int64_t i, const Change &c) {
+  const double x = static_cast<double>(i);
   if (rule.place == "asymmetric")
-    return x / scale;
+    return c.back(x);
   if (rule.place == "align_corners")
-    return length == 1 ? 0 : x * static_cast<double>(from - 1) / (length - 1);
-  if (rule.place == "pytorch_half_pixel" && length == 1)
-    return -0.5;
-  double place = (x + 0.5) / scale - 0.5;
-  if (rule.place == "half_pixel_symmetric")
-    place += static_cast<double>(from) / 2 * (1 - static_cast<double>(to) / length);
+    return c.to == 1 ? 0 : x * static_cast<double>(c.from - 1) / static_cast<double>(c.to - 1);
+  if (rule.place == "tf_half_pixel_for_nn")
+    return c.back(x + 0.5);
+  if (rule.place == "pytorch_half_pixel" && c.to == 1)
+    return 0;
+  double place = c.back(x + 0.5) - 0.5;
+  if (rule.place == "half_pixel_symmetric" && !c.sized) {
+    const double length = c.scale * static_cast<double>(c.from);
+    place += static_cast<double>(c.from) / 2 * (1 - static_cast<double>(c.to) / length);
+  }
   return place;
 }
 
@@ -51,18 +64,19 @@ double kernel(const Rule &rule, double distance) {
 }
 
 // [to][from]
-std::vector<double> weightsOf(const Rule &rule, double scale, int64_t from, int64_t to) {
+std::vector<double> weightsOf(const Rule &rule, const Change &change) {
+  const int64_t from = change.from, to = change.to;
   std::vector<double> weights(static_cast<size_t>(from * to));
   for (int64_t i = 0; i < to; ++i) {
     double *row = &weights[static_cast<size_t>(i * from)];
     auto clamped = [&](int64_t j) { return std::clamp<int64_t>(j, 0, from - 1); };
-    const double place = placeOf(rule, i, scale, from, to);
+    const double place = placeOf(rule, i, change);
     if (rule.mode == "nearest") {
       row[clamped(nearestOf(rule, place))] = 1;
       continue;
     }
     // Images that shrink are smoothed by a kernel that is as much wider.
-    const double narrow = rule.antialias ? std::min(scale, 1.0) : 1, radius = rule.mode == "linear" ? 1 : 2;
+    const double narrow = rule.antialias ? std::min(change.scale, 1.0) : 1, radius = rule.mode == "linear" ? 1 : 2;
     const auto start = static_cast<int64_t>(std::floor(-radius / narrow)) + 1;
     const int64_t first = static_cast<int64_t>(std::ceil(place)) - 1 + start;
     double sum = 0;
@@ -116,8 +130,15 @@ void resize(NodeContext &c) {
   rule.antialias = c.getInt("antialias", 0);
   rule.excludeOutside = c.getInt("exclude_outside", 0);
   rule.a = c.getFloat("cubic_coeff_a", -0.75);
-  if (rule.mode != "nearest" && rule.mode != "linear" && rule.mode != "cubic")
-    throw Invalid("mode = " + rule.mode);
+  auto check = [](const char *attribute, const std::string &value, std::initializer_list<const char *> known) {
+    if (std::find(known.begin(), known.end(), value) == known.end())
+      throw Invalid(std::string(attribute) + " = " + value);
+  };
+  check("mode", rule.mode, {"nearest", "linear", "cubic"});
+  check("nearest_mode", rule.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
+  check("coordinate_transformation_mode", rule.place,
+        {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+         "tf_half_pixel_for_nn", "tf_crop_and_resize"});
   if (rule.place == "tf_crop_and_resize")
     throw Unsupported("a part of the image (tf_crop_and_resize)");
   if (std::string policy = c.getString("keep_aspect_ratio_policy", "stretch"); policy != "stretch")
@@ -126,9 +147,13 @@ void resize(NodeContext &c) {
   if (axes.empty())
     for (int64_t d = 0; d < x->rank(); ++d)
       axes.push_back(d);
-  const bool sized = c.has(3), scaled = c.has(2) && countElements(c.in(2)->dims) > 0;
-  if (sized == scaled)
-    throw Invalid("one of scales and sizes has to be given");
+  c.axes(axes, x->rank()); // none twice
+  auto given = [&](size_t i) { return c.has(i) && countElements(c.in(i)->dims) > 0; };
+  const bool sized = given(3);
+  if (sized && given(2))
+    throw Invalid("both scales and sizes are given");
+  if (!sized && !given(2))
+    throw Invalid("neither scales nor sizes are given");
   std::vector<double> scales;
   std::vector<int64_t> sizes;
   if (sized) {
@@ -141,19 +166,25 @@ void resize(NodeContext &c) {
   if ((sized ? sizes.size() : scales.size()) != axes.size())
     throw Invalid("there are " + std::to_string(axes.size()) + " dimensions and " +
                   std::to_string(sized ? sizes.size() : scales.size()) + (sized ? " sizes" : " scales"));
+  constexpr int64_t most = int64_t(1) << 26; // weights of a dimension
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = c.axis(axes[i], x->rank()), from = x->dims[axis];
-    const double scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(from) : scales[i];
-    const int64_t to = sized ? sizes[i] : static_cast<int64_t>(std::floor(static_cast<double>(from) * scale));
-    if (!(scale > 0) || to < 1 || from < 1)
+    // Lengths by scales are computed in FP32, as exporters and runtimes do.
+    const float length = sized ? 0 : static_cast<float>(from) * static_cast<float>(scales[i]);
+    const bool fits = sized ? sizes[i] >= 1 : length >= 1;
+    if (from < 1 || !fits)
       throw Invalid("dimension " + std::to_string(axis) + " of size " + std::to_string(from) + " becomes " +
-                    std::to_string(to));
-    if (scale == 1 && to == from)
-      continue;
-    if (from * to > int64_t(1) << 26)
+                    (sized ? std::to_string(sizes[i]) : std::to_string(scales[i]) + " times as long"));
+    if (sized ? sizes[i] > most / from : !(length <= static_cast<float>(most / from)))
       throw Unsupported("dimension " + std::to_string(axis) + " of size " + std::to_string(from) + " becomes " +
-                        std::to_string(to) + ": more than 2^26 weights");
-    const std::vector<double> weights = weightsOf(rule, scale, from, to);
+                        (sized ? std::to_string(sizes[i]) : std::to_string(scales[i]) + " times as long") +
+                        ": more than 2^26 weights");
+    Change change{from, sized ? sizes[i] : static_cast<int64_t>(std::floor(length)), 1, sized};
+    change.scale = sized ? static_cast<double>(change.to) / static_cast<double>(from) : scales[i];
+    const int64_t to = change.to;
+    if (change.scale == 1 && to == from)
+      continue;
+    const std::vector<double> weights = weightsOf(rule, change);
     bool repeats = to % from == 0;
     for (int64_t k = 0; repeats && k < to; ++k)
       repeats = weights[static_cast<size_t>(k * from + k / (to / from))] == 1;

@@ -7,7 +7,15 @@ namespace msamp::frontend {
 const Ref &NodeContext::in(size_t i) const {
   if (!has(i))
     throw Invalid("input " + std::to_string(i) + " is missing");
+  if (!inputs[i]->elements.empty())
+    throw Unsupported("a sequence of tensors as input " + std::to_string(i));
   return inputs[i];
+}
+
+const std::vector<Ref> &NodeContext::sequence(size_t i) const {
+  if (!has(i) || inputs[i]->elements.empty())
+    throw Unsupported("a sequence that is empty, or that the graph gets from outside");
+  return inputs[i]->elements;
 }
 
 void NodeContext::out(Ref r, size_t i) {
@@ -84,6 +92,7 @@ const TranslatorTable &translators() {
     addPointwise(t);
     addActivations(t);
     addStructure(t);
+    addSequences(t);
     addGenerators(t);
     addIndexing(t);
     addReductions(t);

@@ -26,6 +26,7 @@ public:
   size_t inputCount() const { return inputs.size(); }
   bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
   const Ref &in(size_t i) const;
+  const std::vector<Ref> &sequence(size_t i) const;
   Ref maybe(size_t i) const { return has(i) ? inputs[i] : Ref(); }
   // Whether somebody may read output i.
   bool wants(size_t i) const { return i < size_t(node.output_size()) && !node.output(i).empty(); }
@@ -55,6 +56,7 @@ const TranslatorTable &translators();
 void addPointwise(TranslatorTable &table);
 void addActivations(TranslatorTable &table);
 void addStructure(TranslatorTable &table);
+void addSequences(TranslatorTable &table);
 void addGenerators(TranslatorTable &table);
 void addIndexing(TranslatorTable &table);
 void addReductions(TranslatorTable &table);

@@ -97,10 +97,16 @@ public:
 
   int64_t columns() const { return elements / rows; }
 
-  // Whether all of the head's size that comes from outside can be made wider.
+  // Whether all of the head's size that comes from outside can be made wider, and what becomes of it in another shape is
+  // a sum or a product.
   bool canPad() const {
     return llvm::all_of(region, [&](Operation *op) {
-      return isa<ProductOpInterface>(op) || llvm::all_of(op->getOperands(), [&](Value v) { return wide.contains(v) || canWiden(v); });
+      if (isa<ProductOpInterface>(op))
+        return true;
+      bool takesWide = llvm::any_of(op->getOperands(), [&](Value v) { return wide.contains(v); });
+      if (takesWide && !isa<ReduceOp>(op) && !wide.contains(op->getResult(0)))
+        return false;
+      return llvm::all_of(op->getOperands(), [&](Value v) { return wide.contains(v) || canWiden(v); });
     });
   }
 

@@ -45,3 +45,14 @@ func.func @repeated(%x: tensor<2x5x6xf32> {msamp.name = "x"}) -> tensor<2xf32> {
   %4 = msamp.reduce max %3 dims = [1] : tensor<2x120xf32> -> tensor<2xf32>
   return %4 : tensor<2xf32>
 }
+
+// A sum of what is only repeated is a multiple; the sum over rows that is left is of the values.
+// CHECK-LABEL: func.func @multiple
+// CHECK-NOT: tensor<8x3x2x3xf32>
+// CHECK: msamp.reduce sum %{{.*}} dims = [2] : tensor<8x3x3xf32> -> tensor<8x3xf32>
+// CHECK: arith.mulf
+func.func @multiple(%x: tensor<8x3x3xf32> {msamp.name = "x"}) -> tensor<8x3xf32> {
+  %0 = msamp.broadcast %x dims = [0, 1, 3] : tensor<8x3x3xf32> -> tensor<8x3x2x3xf32>
+  %1 = msamp.reduce sum %0 dims = [2, 3] : tensor<8x3x2x3xf32> -> tensor<8x3xf32>
+  return %1 : tensor<8x3xf32>
+}

@@ -196,6 +196,28 @@ TEST_P(Kernels, OneHotOfLabelsInLongRows) {
   }
 }
 
+// Classes that a GEMM was given for its alignment are left out, so that the label's logit is summed with the others.
+TEST_P(Kernels, CrossEntropyOfPaddedLogits) {
+  const std::string x = "tensor<4x40000xbf16>", f = "tensor<4x40000xf32>", i = "tensor<4x40000xi64>";
+  const std::string b = "tensor<4x40000xi1>", r = "tensor<4xf32>";
+  std::string source =
+      "func.func @f(%x: " + x + ", %l: tensor<4xi64>) -> (" + r + ", " + r + ", " + x +
+      ") {\n %f = arith.extf %x : " + x + " to " + f + "\n %zero = arith.constant dense<0.0> : " + f +
+      "\n %low = arith.constant dense<-1.0e30> : " + f + "\n %one = arith.constant dense<1.0> : " + f +
+      "\n %count = arith.constant dense<39990> : " + i + "\n %c = msamp.iota dim = 1 : " + i +
+      "\n %valid = arith.cmpi slt, %c, %count : " + i + "\n %n = msamp.broadcast %l dims = [0] : tensor<4xi64> -> " +
+      i + "\n %h = arith.cmpi eq, %c, %n : " + i + "\n %v = arith.select %valid, %f, %low : " + b + ", " + f +
+      "\n %m = msamp.reduce max %v dims = [1] : " + f + " -> " + r + "\n %p = arith.select %h, %f, %zero : " + b +
+      ", " + f + "\n %q = arith.select %valid, %p, %zero : " + b + ", " + f +
+      "\n %s = msamp.reduce sum %q dims = [1] : " + f + " -> " + r + "\n %mb = msamp.broadcast %m dims = [0] : " + r +
+      " -> " + f + "\n %d = arith.subf %f, %mb : " + f + "\n %o = arith.select %h, %one, %zero : " + b + ", " + f +
+      "\n %g = arith.subf %d, %o : " + f + "\n %t = arith.truncf %g : " + f + " to " + x +
+      "\n return %m, %s, %t : " + r + ", " + r + ", " + x + " }";
+  Outcome outcome = run(source.c_str(), 3);
+  EXPECT_EQ(outcome.clusters, 1u);
+  expectClose(outcome, 4e-3);
+}
+
 TEST_P(Kernels, ColumnSumsBesideWhatReadsTheSameTensor) {
   Outcome r = run(
       R"(func.func @f(%dy: tensor<70x48xbf16>, %s: tensor<f32>) -> (tensor<48xf32>, tensor<70x48xf8E5M2>, tensor<f32>) {

@@ -182,8 +182,20 @@ TEST(Folding, Einsum) {
   EXPECT_EQ(values("...,...->...", "t, w", "[n, k, l]"), (Values{1, 4, 3, 8}));
 }
 
-// [1, 2, 4, 8] to another size; the values are those of ONNX's reference implementation, which
-// of align_corners has fewer digits.
+TEST(Folding, Sequences) {
+  std::string a =
+      "float[5] a = {1, 2, 3, 4, 5}, int64 two = {2}, int64[2] sizes = {1, 4}, int64 last = {-1}, int64 first = {0}";
+  EXPECT_FOLDED(({5}), a, "q = SplitToSequence(a, two) y = SequenceAt(q, last)", "float[n]");
+  EXPECT_FOLDED(({1, 2}), a, "q = SplitToSequence(a, two) y = SequenceAt(q, first)", "float[n]");
+  EXPECT_FOLDED(({2, 3, 4, 5}), a, "q = SplitToSequence(a, sizes) y = SequenceAt(q, last)", "float[n]");
+  EXPECT_FOLDED(({5}), a, "q = SplitToSequence<keepdims = 0>(a) y = SequenceAt(q, last)", "float ");
+  EXPECT_FOLDED(({1, 2, 3, 4, 5}), a, "q = SplitToSequence(a, two) y = ConcatFromSequence<axis = 0>(q)", "float[n]");
+  EXPECT_FOLDED(({1, 1, 2, 2, 3, 3, 4, 4, 5, 5}), a,
+                "q = SequenceConstruct(a, a) y = ConcatFromSequence<axis = 1, new_axis = 1>(q)", "float[n, m]");
+}
+
+// [1, 2, 4, 8] to another size; the values are those of ONNX's reference implementation, which of align_corners has
+// fewer digits, and other ones than PyTorch where a scale leaves a part of a pixel.
 TEST(Folding, Resize) {
   auto expectNear = [](const std::string &attributes, const std::string &size, const Values &expected) {
     bool sized = size.find('.') == std::string::npos;
@@ -222,6 +234,27 @@ TEST(Folding, Resize) {
   expectNear("mode = \"cubic\", coordinate_transformation_mode = \"align_corners\"", "2.0",
              {1, 1.2623906706, 1.7215743440, 2.4620991254, 3.0787172012, 4.6413994169, 6.4781341108, 8});
   expectNear("mode = \"cubic\", antialias = 1", "0.5", {1.33984375, 5.94921875});
+  expectNear("mode = \"linear\", coordinate_transformation_mode = \"align_corners\"", "1.4", // 5 of 5.6
+             {1, 1.75, 3, 5, 8});
+  expectNear("nearest_mode = \"floor\", coordinate_transformation_mode = \"tf_half_pixel_for_nn\"", "8",
+             {1, 1, 2, 2, 4, 4, 8, 8});
+}
+
+// By sizes places are exact: value 18 of 36 is 7 of 14. By scales lengths are computed in FP32: 10 times 1.4 is 14.
+TEST(Folding, ResizedLengthsAndPlaces) {
+  std::string values;
+  for (int i = 0; i < 14; ++i)
+    values += (i ? ", " : "") + std::to_string(i);
+  Values nearest = Folded("float[14] a = {" + values + "}, int64[1] s = {36}",
+                          "y = Resize<mode = \"nearest\", nearest_mode = \"floor\", coordinate_transformation_mode = "
+                          "\"asymmetric\">(a, , , s)",
+                          "float[n]", 19);
+  ASSERT_EQ(nearest.size(), 36u);
+  for (int i = 0; i < 36; ++i)
+    EXPECT_EQ(nearest[i], i * 14 / 36) << i;
+  Values scaled =
+      Folded("float[10] a = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, float[1] s = {1.4}", "y = Resize(a, , s)", "float[n]", 19);
+  EXPECT_EQ(scaled.size(), 14u);
 }
 
 } // namespace

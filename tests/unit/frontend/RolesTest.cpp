@@ -167,6 +167,10 @@ TEST(Roles, OperandsOfAnEinsum) {
   };
   EXPECT_EQ(rolesOf(body("bi,io->bo", "3, 2", "1, 2, 3, 4, 5, 6")), (Names{{"w", "matrix"}}));
   EXPECT_EQ(rolesOf(body("bi, oi -> bo", "2, 3", "1, 2, 3, 4, 5, 6")), (Names{{"w", "matrix"}}));
+  EXPECT_EQ(rolesOf(body("bi,io", "3, 2", "1, 2, 3, 4, 5, 6")), (Names{{"w", "matrix"}}));
+  EXPECT_EQ(rolesOf("agraph (float[2, 3] x) => (float[n, m, k] y) <float[3, 2, 1] w = {1, 2, 3, 4, 5, 6}> { y = "
+                    "Einsum<equation = \"bi,iho->bho\">(x, w) }"),
+            (Names{{"w", "table"}}));
   // What is multiplied by it, as a table of frequencies is, is no product with a matrix.
   EXPECT_EQ(rolesOf(body("bi,i->bi", "3", "1, 2, 3")), Names{});
   EXPECT_EQ(rolesOf(body("bi,bi->bi", "2, 3", "1, 2, 3, 4, 5, 6")), Names{});
@@ -210,8 +214,14 @@ TEST(Roles, WhatIsNotedAsAParameterIsOneWhateverItIsUsedFor) {
   ImportOptions options;
   options.train = {"table"};
   EXPECT_EQ(Imported(file, options).parameters().at("table"), "table");
+  // Frozen ones are constants where their use tells nothing of them, and --init leaves the others as they are in the
+  // file.
   options.freeze = {"long"};
-  EXPECT_EQ(Imported(file, options).parameters().at("long"), "table frozen");
+  EXPECT_EQ(Imported(file, options).parameters().count("long"), 0u);
+  options = {};
+  options.initStddev = 0.5;
+  Imported drawn(file, options);
+  drawn.module->walk([](ParameterOp p) { EXPECT_FALSE(p.getInit()) << p.getSymName().str(); });
 }
 
 TEST(Roles, BuffersAreNoParametersButStatisticsOfABatchNorm) {
@@ -250,7 +260,7 @@ TEST(Roles, WhatTheExporterComputedFromParametersIsTold) {
       t = Add(x, part)
       y = Add(t, angles)
     })";
-  ModelFile file(withNotes(body, {{"part", "['m.pos_embed', 'val_1']"}, {"angles", "['m.inv_freq', 'weight_0']"}},
+  ModelFile file(withNotes(body, {{"part", "['m.pos_embed', 'val_1']"}, {"angles", "['m.inv_freq', 'arange_1']"}},
                            "pkg.onnxscript.optimizer.folded_from"));
   mlir::MLIRContext context;
   std::vector<std::string> told;
