@@ -8,6 +8,7 @@ msamp_e2e(check-levels SCRIPT check
 msamp_e2e(check-fp8-head SCRIPT check
           ARGS --levels O1/fp8-head,O3/fp8-head,O2/current/fp8-head,O2/rowwise/fp8-head --models gpt_bytes,gpt2.dynamo,llama.dynamo)
 msamp_e2e(fp8-head SCRIPT fp8_head PROCESSORS 2)
+msamp_e2e(odd-vocabulary SCRIPT odd_vocabulary)
 msamp_e2e(convnet PROCESSORS 2)
 msamp_e2e(fp8-inputs SCRIPT fp8_inputs)
 msamp_e2e(bf16-products SCRIPT bf16_products)
