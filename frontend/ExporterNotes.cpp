@@ -38,11 +38,10 @@ std::map<std::string, ExporterNote> exporterNotes(const onnx::ModelProto &model)
   for (const auto &initializer : model.graph().initializer()) {
     const std::string &name = initializer.name();
     const bool madeUp = name.find("::") != std::string::npos || name.starts_with("/");
+    ExporterNote &note = notes[name];
     if (!madeUp && (plain || name.find('.') != std::string::npos))
-      notes[name].kind = ExporterNote::Kind::Module;
-    else
-      notes[name] = {};
-    read(initializer.metadata_props(), notes[name]);
+      note.kind = ExporterNote::Kind::Module;
+    read(initializer.metadata_props(), note);
   }
   // PyTorch has them at the values of that name.
   for (const auto &value : model.graph().value_info())

@@ -27,7 +27,7 @@ struct Parameter {
   bool trained = true; // of a running statistic: whether it moves
   bool drawn = true;   // by --init; the others keep the file's values
 
-  bool isStatistic() const { return role == ParameterRole::Mean || role == ParameterRole::Variance; }
+  bool isStatistic() const { return frontend::isStatistic(role); }
 };
 using Parameters = std::map<std::string, Parameter>;
 
@@ -48,9 +48,9 @@ public:
   OwningOpRef<ModuleOp> run() {
     auto model = parseModel(path);
     weights.emplace(path, model);
-    notes = exporterNotes(*model);
+    std::map<std::string, ExporterNote> notes = exporterNotes(*model);
     for (const auto &t : model->graph().initializer()) {
-      InitializerType type{t.data_type(), {t.dims().begin(), t.dims().end()}, notes.at(t.name()).kind};
+      InitializerType type{t.data_type(), {t.dims().begin(), t.dims().end()}, notes.at(t.name())};
       if (!initializers.try_emplace(t.name(), type).second)
         throw Error(kBadData, path + ": two initializers are named " + t.name());
       names.insert(t.name());
@@ -135,7 +135,7 @@ private:
   void findSettings() {
     for (const auto &n : graph().node())
       for (int i = 0; i < n.input_size(); ++i)
-        if ((n.op_type() == "Resize" && i > 0) || (n.op_type() == "Dropout" && i > 0))
+        if (i > 0 && (n.op_type() == "Resize" || n.op_type() == "Dropout"))
           settings.insert(n.input(i));
   }
 
@@ -149,7 +149,7 @@ private:
 
   // Of what the exporter has computed with and left out only the name is known.
   static bool isNamedLikeAParameter(llvm::StringRef name) {
-    llvm::StringRef last = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
+    llvm::StringRef last = name.substr(name.rfind('.') + 1);
     return llvm::any_of(llvm::ArrayRef<llvm::StringRef>{"weight", "bias", "scale", "gamma", "token", "embed", "table"},
                         [&](llvm::StringRef part) { return last.contains(part); });
   }
@@ -165,13 +165,11 @@ private:
       if (!read.count(name) || !isFloat(initializers.at(name).type) || parameters.count(name) ||
           statistics.count(name) || isFrozen(name))
         continue;
-      if (initializers.at(name).mayBeLearned())
+      const InitializerType &type = initializers.at(name);
+      if (type.mayBeLearned())
         constants.push_back(name);
-      for (const auto &from : notes.at(name).foldedFrom)
-        if (isNamedLikeAParameter(from)) {
-          folded.push_back(name + " (of " + from + ")");
-          break;
-        }
+      if (auto from = llvm::find_if(type.note.foldedFrom, isNamedLikeAParameter); from != type.note.foldedFrom.end())
+        folded.push_back(name + " (of " + *from + ")");
     }
     if (!constants.empty())
       emitRemark(UnknownLoc::get(&context))
@@ -423,7 +421,7 @@ private:
       const Ref &v = in[i], &other = in[1 - i];
       if (!v || !other || v->initializer.empty() || !parameters.count(v->initializer))
         continue;
-      if (v->dims.empty() || initializers.at(v->initializer).noted == ExporterNote::Kind::Parameter)
+      if (v->dims.empty() || initializers.at(v->initializer).note.kind == ExporterNote::Kind::Parameter)
         continue; // no need to judge by the sizes
       if (v->dims.back() == 1 && v->rank() > 1)
         continue; // a value a channel
@@ -478,7 +476,6 @@ private:
   onnx::ModelProto prepared;
   int64_t opset = 0;
   InitializerTypes initializers;
-  std::map<std::string, ExporterNote> notes;
   std::set<std::string> names;
   std::vector<std::string> order;
   std::map<std::string, InputType> inputs;

@@ -45,7 +45,7 @@ public:
       if (live[i])
         visit(graph.node(i));
     for (const auto &[name, type] : initializers)
-      if (isFloat(type.type) && type.noted == ExporterNote::Kind::Parameter && consumers.count(name))
+      if (isFloat(type.type) && type.note.kind == ExporterNote::Kind::Parameter && consumers.count(name))
         roles.try_emplace(name, Role{factors.count(name)    ? ParameterRole::Scale
                                      : type.dims.size() > 1 ? ParameterRole::Table
                                                             : ParameterRole::Bias,
@@ -65,14 +65,13 @@ private:
   }
 
   const std::vector<int64_t> &dims(const Origin &o) const { return initializers.at(o.name).dims; }
-  ExporterNote::Kind noted(const Origin &o) const { return initializers.at(o.name).noted; }
+  ExporterNote::Kind noted(const Origin &o) const { return initializers.at(o.name).note.kind; }
   bool mayBeLearned(const Origin &o) const { return initializers.at(o.name).mayBeLearned(); }
 
   // Gives input i a role if it is an initializer (through views).
   bool assign(const onnx::NodeProto &n, int i, ParameterRole role) {
     const Origin *o = origin(n, i);
-    const bool statistic = role == ParameterRole::Mean || role == ParameterRole::Variance;
-    if (!o || (noted(*o) == ExporterNote::Kind::Constant && !statistic))
+    if (!o || (noted(*o) == ExporterNote::Kind::Constant && !isStatistic(role)))
       return false;
     roles.try_emplace(o->name, Role{role});
     return true;

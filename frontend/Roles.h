@@ -20,11 +20,11 @@ namespace msamp::frontend {
 struct InitializerType {
   int type = 0;
   std::vector<int64_t> dims;
-  ExporterNote::Kind noted = ExporterNote::Kind::None;
+  ExporterNote note = {};
 
   // One of the module's own that its use may train, though it could be a constant by that use alone.
   bool mayBeLearned() const {
-    return noted == ExporterNote::Kind::Module || noted == ExporterNote::Kind::Parameter;
+    return note.kind == ExporterNote::Kind::Module || note.kind == ExporterNote::Kind::Parameter;
   }
 };
 using InitializerTypes = std::map<std::string, InitializerType>;
@@ -33,6 +33,7 @@ struct Role {
   ParameterRole role;
   bool byUse = true; // no: by the exporter's note alone, which does not tell how it is to be drawn
 };
+inline bool isStatistic(ParameterRole role) { return role == ParameterRole::Mean || role == ParameterRole::Variance; }
 using Roles = std::map<std::string, Role>;
 
 // Follows the uses of each floating-point initializer that meets activations: values that depend on floating-point

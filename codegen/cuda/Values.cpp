@@ -362,15 +362,21 @@ Value Values::isNamedColumn(Row &row, Value name, int64_t chunk) {
   return arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, within, numbers);
 }
 
+// The selection of something in a named column, and of 0 in the others; null if `v` is none.
+arith::SelectOp Values::ofNamed(Value v) const {
+  auto select = dyn_cast_or_null<arith::SelectOp>(definition(v));
+  if (!select || !naming(definition(select.getCondition())))
+    return {};
+  Operation *other = definition(select.getFalseValue());
+  return isSplat(other) && matchPattern(other, m_AnyZeroFloat()) ? select : arith::SelectOp();
+}
+
 // Whether `op` takes something from the value of a single column of the row, as the gradient of a cross-entropy does
 // from the probability of the label.
 bool Values::takesFromNamed(Operation *op) const {
   auto difference = dyn_cast_or_null<arith::SubFOp>(op);
-  auto select = difference ? dyn_cast_or_null<arith::SelectOp>(definition(difference.getRhs())) : arith::SelectOp();
-  if (!select || !naming(definition(select.getCondition())) || !isSplat(definition(select.getTrueValue())))
-    return false;
-  Operation *other = definition(select.getFalseValue());
-  return isSplat(other) && matchPattern(other, m_AnyZeroFloat());
+  auto select = difference ? ofNamed(difference.getRhs()) : arith::SelectOp();
+  return select && isSplat(definition(select.getTrueValue()));
 }
 
 // By threads that have the column: of a row of 50304 values these are 8 of one.
@@ -390,12 +396,8 @@ Value Values::takeFromNamed(Row &row, Operation *op, int64_t chunk) {
 
 bool Values::isPick(Operation *reduction) const {
   auto it = s.domain.reductions.find(reduction);
-  auto select = dyn_cast_or_null<arith::SelectOp>(definition(reduction->getOperand(0)));
-  if (it == s.domain.reductions.end() || it->second != fuse::ReductionKind::Row || !select ||
-      cast<ReduceOp>(reduction).getKind() != ReduceKind::Sum || !naming(definition(select.getCondition())))
-    return false;
-  Operation *other = definition(select.getFalseValue());
-  return isSplat(other) && matchPattern(other, m_AnyZeroFloat());
+  return it != s.domain.reductions.end() && it->second == fuse::ReductionKind::Row &&
+         cast<ReduceOp>(reduction).getKind() == ReduceKind::Sum && ofNamed(reduction->getOperand(0));
 }
 
 Value Values::picked(Row &row, Operation *reduction) {

@@ -89,6 +89,7 @@ private:
   mlir::Value iota(Row &row, IotaOp op, int64_t chunk, bool full);
   mlir::Value namedColumn(Row &row, mlir::Value name);
   mlir::Value isNamedColumn(Row &row, mlir::Value name, int64_t chunk);
+  mlir::arith::SelectOp ofNamed(mlir::Value v) const;
   bool takesFromNamed(mlir::Operation *op) const;
   mlir::Value takeFromNamed(Row &row, mlir::Operation *op, int64_t chunk);
   int64_t extent(const fuse::View &view) const;

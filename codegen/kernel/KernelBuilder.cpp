@@ -95,12 +95,10 @@ void KernelBuilder::store(Value value, Value at, Type element, int64_t alignment
 }
 
 void KernelBuilder::when(Value condition, const std::function<void()> &body) {
-  if (!condition)
-    return body();
-  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  body();
+  when(condition, ValueRange(), [&]() -> SmallVector<Value> {
+    body();
+    return {};
+  });
 }
 
 SmallVector<Value> KernelBuilder::when(Value condition, ValueRange otherwise,

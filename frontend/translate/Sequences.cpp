@@ -28,23 +28,13 @@ void splitToSequence(NodeContext &c) {
     for (int64_t at = 0; at < n; at += size)
       sizes.push_back(std::min(size, n - at));
   }
-  std::vector<Ref> parts;
-  Dims at(x->rank(), 0), by(x->rank(), 1), dims = x->dims;
-  for (int64_t size : sizes) {
-    if (size < 0 || size > n - at[axis])
-      throw Invalid("parts of sizes " + printDims(sizes) + " for a dimension of " + std::to_string(n));
-    dims[axis] = size;
-    Ref part = c.e.slice(x, at, by, dims);
-    if (!c.has(1) && !c.getInt("keepdims", 1)) {
-      Dims without = dims;
-      without.erase(without.begin() + axis);
+  std::vector<Ref> parts = partsOf(c.e, x, axis, sizes);
+  if (!c.has(1) && !c.getInt("keepdims", 1)) {
+    Dims without = x->dims;
+    without.erase(without.begin() + axis);
+    for (Ref &part : parts)
       part = c.e.reshape(part, without);
-    }
-    parts.push_back(part);
-    at[axis] += size;
   }
-  if (at[axis] != n)
-    throw Invalid("parts of sizes " + printDims(sizes) + " for a dimension of " + std::to_string(n));
   giveSequence(c, parts);
 }
 

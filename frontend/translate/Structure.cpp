@@ -164,21 +164,12 @@ void split(NodeContext &c) {
     for (int64_t i = 0; i < count; ++i)
       sizes.push_back(std::max<int64_t>(0, std::min(chunk, n - i * chunk)));
   }
-  int64_t total = 0;
-  for (int64_t s : sizes) {
-    if (s < 0)
-      throw Invalid("parts of sizes " + printDims(sizes));
-    total += s;
-  }
-  if (total != n || static_cast<int64_t>(sizes.size()) < c.node.output_size())
+  if (static_cast<int64_t>(sizes.size()) < c.node.output_size())
     throw Invalid("parts of sizes " + printDims(sizes) + " for a dimension of " + std::to_string(n));
-  Dims at(x->rank(), 0), by(x->rank(), 1), dims = x->dims;
-  for (int i = 0; i < c.node.output_size(); ++i) {
-    dims[axis] = sizes[i];
+  std::vector<Ref> parts = partsOf(c.e, x, axis, sizes);
+  for (int i = 0; i < c.node.output_size(); ++i)
     if (c.wants(i))
-      c.out(c.e.slice(x, at, by, dims), i);
-    at[axis] += sizes[i];
-  }
+      c.out(parts[i], i);
 }
 
 // Pads or crops one axis by an index: reflect, edge, wrap.

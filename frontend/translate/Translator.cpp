@@ -86,6 +86,23 @@ Dims withOnes(const Dims &dims, const Dims &axes) {
   return out;
 }
 
+std::vector<Ref> partsOf(Emitter &e, const Ref &x, int64_t axis, const std::vector<int64_t> &sizes) {
+  const int64_t n = x->dims[axis];
+  int64_t left = n;
+  for (int64_t size : sizes)
+    left = size < 0 || size > left ? -1 : left - size;
+  if (left != 0)
+    throw Invalid("parts of sizes " + printDims(sizes) + " for a dimension of " + std::to_string(n));
+  std::vector<Ref> parts;
+  Dims at(x->rank(), 0), by(x->rank(), 1), dims = x->dims;
+  for (int64_t size : sizes) {
+    dims[axis] = size;
+    parts.push_back(e.slice(x, at, by, dims));
+    at[axis] += size;
+  }
+  return parts;
+}
+
 const TranslatorTable &translators() {
   static const TranslatorTable table = [] {
     TranslatorTable t;

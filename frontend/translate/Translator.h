@@ -70,6 +70,8 @@ void addEinsum(TranslatorTable &table);
 
 // Shared between families.
 Dims withOnes(const Dims &dims, const Dims &axes); // the reduced shape with keepdims
+// A tensor in parts of these sizes along an axis.
+std::vector<Ref> partsOf(Emitter &e, const Ref &x, int64_t axis, const std::vector<int64_t> &sizes);
 
 } // namespace msamp::frontend
 

@@ -7,6 +7,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/Types.h"
 #include "runtime/core/WindowAxis.h"
+#include "runtime/plan/PlanIO.h"
 
 namespace msamp::runtime {
 
@@ -178,11 +179,8 @@ private:
   bool isWritten(const plan::Program &program, const plan::Operand &output) const {
     switch (output.kind()) {
     case plan::Operand::BUFFER: case plan::Operand::OUTPUT: case plan::Operand::GRAD: return true;
-    case plan::Operand::WEIGHT: {
-      const plan::Parameter &parameter = plan_.parameters(static_cast<int>(output.index()));
-      return program.name() == "micro_step" &&
-          (parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE);
-    }
+    case plan::Operand::WEIGHT:
+      return program.name() == "micro_step" && isStatistic(plan_.parameters(static_cast<int>(output.index())));
     default: return false;
     }
   }

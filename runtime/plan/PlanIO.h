@@ -24,6 +24,11 @@ struct LoadedPlan {
   const plan::Program *program(const std::string &name) const;
 };
 
+// Whether it is a running statistic of a norm.
+inline bool isStatistic(const plan::Parameter &parameter) {
+  return parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE;
+}
+
 struct LoadOptions {
   bool verifyParts = true; // SHA-256 of every part; its presence and size are always checked
 };

@@ -105,9 +105,7 @@ static void addGradients(Executor &executor, const SafetensorsReader &reference,
       if (named && parameter.trained())
         return nullptr;
       if (named)
-        return parameter.role() == plan::Parameter::MEAN || parameter.role() == plan::Parameter::VARIANCE
-            ? "a running statistic"
-            : "frozen in the plan";
+        return isStatistic(parameter) ? "a running statistic" : "frozen in the plan";
     }
     return "missing from the plan";
   };
