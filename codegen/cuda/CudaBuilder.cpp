@@ -51,6 +51,16 @@ Value CudaBuilder::computedHere(Value value) {
   return move.getResult(0);
 }
 
+void CudaBuilder::storePart(ArrayRef<Value> words, Value at) {
+  SmallVector<Value> operands = {at};
+  operands.append(words.begin(), words.end());
+  LLVM::InlineAsmOp::create(b, TypeRange(), operands,
+                            "{\n\t.reg .b64 policy;\n\tcreatepolicy.fractional.L2::evict_last.b64 policy, 1.0;\n\t"
+                            "st.global.L2::cache_hint.v4.b32 [$0], {$1, $2, $3, $4}, policy;\n\t}",
+                            "l,r,r,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 Value CudaBuilder::exchange(Value value, int64_t bit) {
   Value mask = integer(-1), offset = integer(bit), clamp = integer(31);
   return NVVM::ShflOp::create(b, value.getType(), mask, value, offset, clamp, NVVM::ShflKind::bfly, UnitAttr());

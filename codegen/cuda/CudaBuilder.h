@@ -42,6 +42,10 @@ public:
   // Over the elements of a vector, pairwise.
   mlir::Value reduceVector(ReduceKind kind, mlir::Value vector);
 
+  // Stores 16 bytes, four words, of a line of the L2 cache that others complete: kept there until they have, while
+  // what else passes through makes room.
+  void storePart(llvm::ArrayRef<mlir::Value> words, mlir::Value at);
+
   // `count` FP32 values in shared memory.
   mlir::Value sharedArray(mlir::gpu::GPUModuleOp module, llvm::StringRef symbol, int64_t count);
 

@@ -311,9 +311,11 @@ private:
   // 64 rows its 512 threads have registers for two rows and the next two, and there are warps at work while others wait
   // for sums of rows: on an H200 162 us instead of 171 for the gradients of a norm of 2048 columns. With 32, where
   // there are two such results, that was no gain (227 us instead of 222): fewer threads have registers for four rows
-  // and, unless there is much to load, the next four. What limits those is the way between the halves of the L2 cache,
-  // of which runs of 32 bytes take 1.4 times as much as whole lines: two blocks of a cluster that exchange half of their
-  // columns, for runs of 64, were no gain (228 us, 220 where one tile is stored while the next one is staged).
+  // and, unless there is much to load, the next four. The rest of a line is another block's, which is not there at the
+  // same time: the L2 cache is told to keep what is incomplete (148 us instead of 156, and 221 instead of 226). What
+  // limits these kernels is how they write: without any arithmetic they take as long, and without the results with rows
+  // innermost 0.7 of it. Two blocks of a cluster that exchange half of their columns, for runs of 64, were no gain (228
+  // us), nor were 64 rows, of which registers hold a part (222: twice as much is incomplete at a time).
   void stage() {
     for (int64_t rows : {64, 32}) {
       s.stagedRows = rows;

@@ -52,11 +52,10 @@ void ClusterEmitter::storeStaged(Value step) {
         SmallVector<Value> words;
         for (int64_t r = 0; r < 4; ++r)
           words.push_back(k.load(k.address(at, 4 * r, target.element), k.i32(), 0));
-        Value run = vector::FromElementsOp::create(k.b, VectorType::get({4}, k.i32()), words);
         Value to = k.mul(k.resize(column, k.i64()), target.view->stride(d.inner));
         to = k.add(to, k.resize(row, k.i64()));
         to = k.add(to, target.view->offset);
-        k.when(inside, [&] { k.store(run, k.address(target.output, to, target.element), k.i32(), 16); });
+        k.when(inside, [&] { k.storePart(words, k.address(target.output, to, target.element)); });
       }
       return {};
     });

@@ -188,6 +188,13 @@ private:
       replace(op, other);
     } else if (auto move = dyn_cast<LLVM::InlineAsmOp>(op); move && move.getAsmString() == "mov.b32 $0, $1;") {
       replace(op, move.getOperand(0));
+    } else if (auto part = dyn_cast<LLVM::InlineAsmOp>(op); part && part.getAsmString().contains("st.global")) {
+      for (unsigned i = 0; i < 4; ++i) {
+        SmallVector<LLVM::GEPArg> word = {static_cast<int32_t>(i)};
+        Value to = LLVM::GEPOp::create(b, part.getOperand(0).getType(), i32, part.getOperand(0), word);
+        LLVM::StoreOp::create(b, part.getOperand(i + 1), to, 4);
+      }
+      op->erase();
     } else if (isa<NVVM::GridDimXOp>(op)) {
       replace(op, call("msampEmulatedGrid", i32, {}));
     } else if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
