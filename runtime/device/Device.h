@@ -175,10 +175,13 @@ struct DeviceMemory {
 };
 
 // Queues of a device that run beside each other where it can.
-enum class Lane : uint8_t { Compute, Transfer, Reduce };
+enum class Lane : uint8_t { Compute, Transfer, Reduce, Input };
+constexpr size_t lanes = 4;
 
-// A point in a lane's work, for another lane to wait for. Good until 255 more have been taken.
+// A point in a lane's work, for another lane to wait for. Good until 255 more have been taken, but for those that have
+// a name: until the same one is taken again. Waiting for one that was never taken is waiting for nothing.
 using Moment = uint32_t;
+constexpr Moment inputsArrived = 256, inputsTaken = 257, moments = 258;
 
 // Steps are carried out in the order of the calls; on a GPU a call only enqueues. `upload` and `download` keep that order, and
 // only the latter waits. Unless said otherwise pointers are to device memory.
@@ -192,9 +195,11 @@ public:
   // What a lane's calls are enqueued to (a CUstream), for collectives on the same memory; null where a call is done when it
   // returns.
   virtual void *stream(Lane) const { return nullptr; }
-  // From here on copyBytes, spreadScales, reduceBlocks and marks belong to this lane. All else is always Compute's.
+  // From here on copyBytes, uploads from staging memory, spreadScales, reduceBlocks and marks belong to this lane. All
+  // else is always Compute's.
   virtual void onLane(Lane) {}
   virtual Moment moment() { return 0; } // of the present lane: all that it was asked for so far is done
+  virtual void take(Moment) {}          // one that has a name
   virtual void waitFor(Moment) {}       // what the present lane is asked for from here on comes after
 
   // Zeroed, aligned to 64 bytes at least. Error 75 if there is not enough.

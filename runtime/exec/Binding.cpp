@@ -41,6 +41,7 @@ void ExecutorImpl::allocate() {
     // An upload waits for the micro-batches before it: each of a step has its own area, and so has the first of the next.
     inputAreas_ = std::max(1u, plan_.accumulate()) + 1;
     inputStage_ = static_cast<std::byte *>(device_.allocateStaging(inputAreas_ * inputArenaBytes_));
+    inputsLanding_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
   }
   exchangeBytes_ = exchangeBytes(plan_, comm_.size());
   if (exchangeBytes_ > 0) {
@@ -183,7 +184,7 @@ RoleBytes ExecutorImpl::memory() const {
   add(Role::Workspace, arenaWorkspace_ + exchangeBytes_ + rankScaleBytes());
   for (const auto &[name, program] : programs_)
     add(Role::Activations, program.outputBytes);
-  add(Role::Inputs, inputArenaBytes_);
+  add(Role::Inputs, (inputsLanding_ ? 2 : 1) * inputArenaBytes_);
   add(Role::Constants, constants_.size());
   return bytes;
 }

@@ -30,6 +30,7 @@ ExecutorImpl::~ExecutorImpl() {
   if (inputStage_ != inputs_)
     device_.releaseStaging(inputStage_, inputAreas_ * inputArenaBytes_);
   device_.release(inputs_, inputArenaBytes_);
+  device_.release(inputsLanding_, inputArenaBytes_);
   device_.release(exchangeBuffer_, exchangeBytes_);
   device_.release(rankScales_, rankScaleBytes());
   if (!device_.hostMemory())
@@ -45,9 +46,26 @@ void *ExecutorImpl::inputHost(unsigned input) {
 size_t ExecutorImpl::inputBytes(unsigned input) const { return inputSizes_.at(input); }
 
 void ExecutorImpl::sendInputs() {
-  if (inputStage_ != inputs_ && inputArenaBytes_ > 0)
-    device_.upload(inputs_, inputStage_ + inputArea_ * inputArenaBytes_, inputArenaBytes_);
+  if (!inputsLanding_ || inputsSent_)
+    return;
+  device_.onLane(Lane::Input);
+  device_.waitFor(inputsTaken);
+  device_.upload(inputsLanding_, inputStage_ + inputArea_ * inputArenaBytes_, inputArenaBytes_);
+  device_.take(inputsArrived);
+  device_.onLane(Lane::Compute);
   inputArea_ = (inputArea_ + 1) % inputAreas_;
+  inputsSent_ = true;
+}
+
+// Recordings of steps know one place; a copy within the device is short.
+void ExecutorImpl::takeInputs() {
+  sendInputs();
+  if (!inputsSent_)
+    return;
+  device_.waitFor(inputsArrived);
+  device_.copyBytes(inputs_, inputsLanding_, inputArenaBytes_);
+  device_.take(inputsTaken);
+  inputsSent_ = false;
 }
 
 BoundProgram &ExecutorImpl::bound(const std::string &name) {
@@ -295,7 +313,7 @@ StepState ExecutorImpl::endOfStep() {
 float ExecutorImpl::lastLoss() const { return readState().lastLoss; }
 
 void ExecutorImpl::microStep(unsigned index, unsigned count) {
-  sendInputs();
+  takeInputs();
   run(bound("micro_step"), {index == 0, index + 1 == count}, index == 0 ? LossUse::First : LossUse::Next);
 }
 
@@ -320,7 +338,7 @@ bool ExecutorImpl::calibrateOnly() {
 }
 
 void ExecutorImpl::eval() {
-  sendInputs();
+  takeInputs();
   run(bound("eval"), {});
 }
 

@@ -47,6 +47,7 @@ public:
   void initialize(uint64_t seed) override;
   void *inputHost(unsigned input) override;
   size_t inputBytes(unsigned input) const override;
+  void sendInputs() override;
   void microStep(unsigned index, unsigned count) override;
   float lastLoss() const override;
   StepResult update(const Hyper &hyper) override;
@@ -76,7 +77,7 @@ private:
   void noteTimes(const BoundProgram &program, std::span<const BoundStep *const> steps, Turn turn,
       std::chrono::steady_clock::time_point begin);
   void noteLoss(const BoundProgram &program, LossUse use);
-  void sendInputs();
+  void takeInputs();
   StepState readState() const;
   StepState endOfStep();
   // Binding.cpp
@@ -126,6 +127,9 @@ private:
   size_t arenaBytes_ = 0, arenaWorkspace_ = 0;
   std::byte *inputs_ = nullptr;
   std::byte *inputStage_ = nullptr; // the same in host memory; the same memory where the device's is the host's
+  std::byte *inputsLanding_ =
+      nullptr;              // where the next inputs arrive while the present ones are in use; null in host memory
+  bool inputsSent_ = false; // the next ones
   size_t inputArenaBytes_ = 0;
   size_t inputAreas_ = 1, inputArea_ = 0; // of inputStage_, taken in turn
   std::vector<size_t> inputOffsets_, inputSizes_;

@@ -23,6 +23,7 @@ StepResult Stepper::step(uint64_t step, const Hyper &hyper, bool more) {
   ready.reset();
   if (more) {
     fill(step + 1, 0);
+    executor.sendInputs();
     ready = step + 1;
   }
   return executor.update(hyper);

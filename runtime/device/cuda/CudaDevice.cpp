@@ -88,10 +88,16 @@ void *CudaDevice::allocate(size_t bytes) {
   return reinterpret_cast<void *>(data);
 }
 
+// Of memory that is to be released: all lanes join Compute, but inputs may still be on their way.
+void CudaDevice::awaitUsers() {
+  for (Lane lane : {Lane::Compute, Lane::Input})
+    Driver::get().cuStreamSynchronize(context_.lanes[static_cast<size_t>(lane)]);
+}
+
 void CudaDevice::release(void *data, size_t bytes) {
   if (!data)
     return;
-  Driver::get().cuStreamSynchronize(context_.stream);
+  awaitUsers();
   Driver::get().cuMemFree(reinterpret_cast<CUdeviceptr>(data));
   allocated_ -= bytes;
 }
@@ -111,12 +117,12 @@ void *CudaDevice::allocateStaging(size_t bytes) {
 void CudaDevice::releaseStaging(void *data, size_t) {
   if (!data)
     return;
-  Driver::get().cuStreamSynchronize(context_.stream);
+  awaitUsers();
   Driver::get().cuMemFreeHost(data);
 }
 
 void CudaDevice::upload(void *destination, const void *source, size_t bytes) {
-  MSAMP_CU(cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(destination), source, bytes, context_.stream);
+  MSAMP_CU(cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(destination), source, bytes, lane_);
 }
 
 void CudaDevice::download(void *destination, const void *source, size_t bytes) {
@@ -131,15 +137,21 @@ void CudaDevice::copyBytes(void *destination, const void *source, size_t bytes) 
 
 Moment CudaDevice::moment() {
   const Moment taken = nextMoment_;
-  nextMoment_ = (nextMoment_ + 1) % moments_.size();
-  if (!moments_[taken])
-    MSAMP_CU(cuEventCreate, &moments_[taken], CU_EVENT_DISABLE_TIMING);
-  MSAMP_CU(cuEventRecord, moments_[taken], lane_);
+  nextMoment_ = (nextMoment_ + 1) % inputsArrived;
+  take(taken);
   return taken;
 }
 
+void CudaDevice::take(Moment moment) {
+  CUevent &event = moments_.at(moment);
+  if (!event)
+    MSAMP_CU(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+  MSAMP_CU(cuEventRecord, event, lane_);
+}
+
 void CudaDevice::waitFor(Moment moment) {
-  MSAMP_CU(cuStreamWaitEvent, lane_, moments_.at(moment), CU_EVENT_WAIT_DEFAULT);
+  if (moments_.at(moment))
+    MSAMP_CU(cuStreamWaitEvent, lane_, moments_[moment], CU_EVENT_WAIT_DEFAULT);
 }
 
 DeviceMemory CudaDevice::memory() const {

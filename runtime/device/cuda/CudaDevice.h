@@ -1,4 +1,5 @@
-// An NVIDIA GPU: steps go to one stream, exchanges to two others beside it; what repeats from step to step is captured into CUDA graphs.
+// An NVIDIA GPU: steps go to one stream, exchanges and inputs to others beside it; what repeats from step to step is
+// captured into CUDA graphs.
 #ifndef MSAMP_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 #define MSAMP_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 
@@ -27,7 +28,7 @@ public:
   Context &operator=(const Context &) = delete;
 
   CUdevice device = 0;
-  std::array<CUstream, 3> lanes{};
+  std::array<CUstream, runtime::lanes> lanes{};
   CUstream stream = nullptr; // of Lane::Compute
   std::string name;
   int capability = 0;     // 90: sm_90
@@ -74,6 +75,7 @@ public:
   void *stream(Lane lane) const override { return context_.lanes[static_cast<size_t>(lane)]; }
   void onLane(Lane lane) override { lane_ = context_.lanes[static_cast<size_t>(lane)]; }
   Moment moment() override;
+  void take(Moment moment) override;
   void waitFor(Moment moment) override;
   void matmul(const MatMulArgs &args) override { matmul_.run(args); }
   void attention(const AttentionArgs &args) override { attention_.forward(args); }
@@ -105,6 +107,7 @@ private:
     bool ran = false;
     CUgraphExec graph = nullptr;
   };
+  void awaitUsers();
   Entry entryOf(const KernelEntry &entry);
   // A kernel of our own by name, one thread an element over a grid that is large enough.
   template <class... Args> void runOver(Module &module, const char *kernel, int64_t count, const Args &...args);
@@ -113,7 +116,7 @@ private:
 
   Context context_;
   CUstream lane_ = context_.stream;
-  std::array<CUevent, 256> moments_{};
+  std::array<CUevent, moments> moments_{};
   Moment nextMoment_ = 0;
   cpu::ThreadPool pool_;
   Scratch scratch_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <vector>
 
@@ -21,7 +22,10 @@ public:
   using StepTables = runtime::StepTables;
 
   // Lanes in the order in which they get ahead of each other.
-  LaneDevice(runtime::Device &inner, std::array<Lane, 3> order) : inner_(inner), order_(order) {}
+  using Order = std::array<Lane, runtime::lanes>;
+  LaneDevice(runtime::Device &inner, Order order) : inner_(inner), order_(order) {}
+
+  bool hostMemory() const override { return false; } // inputs have a way to go
 
   void onLane(Lane lane) override { lane_ = lane; }
   runtime::Moment moment() override {
@@ -30,7 +34,16 @@ public:
     enqueue(lane_, [this, taken] { moments_[taken] = true; });
     return taken;
   }
-  void waitFor(runtime::Moment moment) override { queue(lane_).push_back({{}, moment}); }
+  void take(runtime::Moment named) override { named_[named] = moment(); }
+  void waitFor(runtime::Moment moment) override {
+    if (moment < runtime::moments) { // one that has a name
+      const auto taken = named_.find(moment);
+      if (taken == named_.end())
+        return;
+      moment = taken->second;
+    }
+    queue(lane_).push_back({{}, moment});
+  }
 
   // For the communicator, whose calls are on Lane::Transfer.
   void enqueue(Lane lane, std::function<void()> call) { queue(lane).push_back({std::move(call), 0}); }
@@ -40,6 +53,7 @@ public:
       more = false;
       for (Lane lane : order_)
         if (runOne(queue(lane))) {
+          ++done_[static_cast<size_t>(lane)];
           more = true;
           break;
         }
@@ -57,6 +71,10 @@ public:
     inner_.release(data, bytes);
   }
   void upload(void *to, const void *from, size_t bytes) override {
+    if (lane_ != Lane::Compute) {
+      enqueue(lane_, [=, this] { inner_.upload(to, from, bytes); });
+      return;
+    }
     flush();
     inner_.upload(to, from, bytes);
   }
@@ -78,11 +96,12 @@ public:
     if (lane_ != Lane::Compute)
       throw std::runtime_error("a sequence ended on another lane");
     // A recording ends with all lanes joined: Compute cannot come to its end before the others have.
-    enqueue(Lane::Compute, [this] {
-      if (!queue(Lane::Transfer).empty() || !queue(Lane::Reduce).empty())
-        throw std::runtime_error("a sequence ended before all of its lanes had been waited for");
-    });
-    flush();
+    enqueue(Lane::Compute,
+            [this, transfers = queue(Lane::Transfer).size(), reductions = queue(Lane::Reduce).size(), done = done_] {
+              if (done_[static_cast<size_t>(Lane::Transfer)] < done[static_cast<size_t>(Lane::Transfer)] + transfers ||
+                  done_[static_cast<size_t>(Lane::Reduce)] < done[static_cast<size_t>(Lane::Reduce)] + reductions)
+                throw std::runtime_error("a sequence ended before all of its lanes had been waited for");
+            });
   }
 
   void launch(unsigned kernel, std::span<void *const> args) override {
@@ -192,10 +211,12 @@ private:
   }
 
   runtime::Device &inner_;
-  std::array<Lane, 3> order_;
+  Order order_;
   Lane lane_ = Lane::Compute;
-  std::array<Queue, 3> queues_;
-  std::vector<bool> moments_;
+  std::array<Queue, runtime::lanes> queues_;
+  std::array<size_t, runtime::lanes> done_{};                       // calls of each, since the start
+  std::vector<bool> moments_ = std::vector<bool>(runtime::moments); // names, and then one after the other
+  std::map<runtime::Moment, runtime::Moment> named_;
 };
 
 // Calls on a device's memory, queued on its Lane::Transfer.

@@ -55,7 +55,7 @@ Trained onSeveral(unsigned ranks, const TestPlanOptions &options, unsigned steps
 }
 
 // The same on a device whose lanes run in the given order wherever nothing is waited for.
-Trained onLanes(unsigned ranks, const TestPlanOptions &options, unsigned steps, std::array<Lane, 3> order) {
+Trained onLanes(unsigned ranks, const TestPlanOptions &options, unsigned steps, LaneDevice::Order order) {
   TempFolder folder;
   writeTestPlan(folder.path() / "plan", options);
   onRanks(ranks, [&](Communicator &comm) {
@@ -99,13 +99,14 @@ TEST(Ranks, RunsGiveTheSameBits) {
     EXPECT_TRUE(onSeveral(2, {level}, steps) == onSeveral(2, {level}, steps)) << level;
 }
 
-// An exchange runs beside the backward: what needs it waits, whichever lane gets ahead.
-TEST(Ranks, ExchangesBesideTheBackwardGiveTheSameBits) {
+// Exchanges and the next inputs run beside the backward: what needs them waits, whichever lane gets ahead.
+TEST(Ranks, ExchangesAndInputsBesideTheBackwardGiveTheSameBits) {
   for (const TestPlanOptions &options : {TestPlanOptions{"fp32"}, TestPlanOptions{"o2"}, TestPlanOptions{"o3", 1, 1},
            TestPlanOptions{"o2", 2}, TestPlanOptions{"o2", 1, 0, plan::E4M3}, TestPlanOptions{"bf16", 1, 1, plan::E5M2}}) {
     const Trained inOrder = onSeveral(2, options, steps);
-    for (auto order : {std::array{Lane::Compute, Lane::Transfer, Lane::Reduce}, std::array{Lane::Transfer, Lane::Reduce, Lane::Compute},
-             std::array{Lane::Reduce, Lane::Compute, Lane::Transfer}})
+    for (auto order : {LaneDevice::Order{Lane::Compute, Lane::Transfer, Lane::Reduce, Lane::Input},
+                       LaneDevice::Order{Lane::Input, Lane::Transfer, Lane::Reduce, Lane::Compute},
+                       LaneDevice::Order{Lane::Reduce, Lane::Compute, Lane::Input, Lane::Transfer}})
       EXPECT_TRUE(onLanes(2, options, steps, order) == inOrder) << options.level << ", zero " << options.zero;
   }
 }

@@ -38,13 +38,18 @@ inline Trained trainTestPlan(const std::filesystem::path &folder, runtime::Devic
     unsigned steps, runtime::Hyper hyper = {}) {
   auto executor = runtime::Executor::create(runtime::loadPlan(folder), device, comm);
   executor->initialize(3);
-  const unsigned perRank = executor->plan().plan.accumulate(), perStep = perRank * comm.size();
+  const unsigned perRank = executor->plan().plan.accumulate();
   Trained run;
+  auto fill = [&](unsigned microBatch) {
+    const std::vector<float> x = sample(microBatch * comm.size() + comm.rank());
+    std::memcpy(executor->inputHost(0), x.data(), executor->inputBytes(0));
+    executor->sendInputs();
+  };
+  fill(0);
   for (unsigned step = 0; step < steps; ++step) {
     for (unsigned i = 0; i < perRank; ++i) {
-      const std::vector<float> x = sample(step * perStep + i * comm.size() + comm.rank());
-      std::memcpy(executor->inputHost(0), x.data(), executor->inputBytes(0));
       executor->microStep(i, perRank);
+      fill(step * perRank + i + 1);
     }
     const runtime::StepResult result = executor->update(hyper);
     run.losses.push_back(result.loss);
