@@ -86,6 +86,11 @@ struct Expr {
     return make<SliceOp>(mlir::RankedTensorType::get(shape, type().getElementType()), value, starts, strides);
   }
 
+  /// This, to be computed by each kernel that reads it (repeatedAttr).
+  Expr repeated() const {
+    value.getDefiningOp()->setAttr(repeatedAttr, builder->getUnitAttr());
+    return *this;
+  }
   Expr exp() const { return make<mlir::math::ExpOp>(value); }
   Expr log() const { return make<mlir::math::LogOp>(value); }
   /// 1 / (1 + exp(-x)): the form that later phases recognise and kernels compute.

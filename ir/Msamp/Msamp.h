@@ -27,6 +27,9 @@ namespace msamp {
 // Side of the blocks that a scale of rank 2 has entries for.
 inline constexpr int64_t scaleBlock = 128;
 
+// On a pointwise op: whoever reads its result computes it again, from what is in memory anyway.
+inline constexpr llvm::StringLiteral repeatedAttr = "msamp.repeated";
+
 } // namespace msamp
 
 #endif

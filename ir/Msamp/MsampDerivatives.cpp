@@ -245,6 +245,39 @@ void LayerNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<
   }
 }
 
+// Two passes over memory: the sums of each column, and then what depends on them.
+void BatchNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                           SmallVectorImpl<Value> &operandGrads) {
+  Rule r(*this, builder, resultGrads, wanted, operandGrads);
+  Expr x = r.expr(getX());
+  SmallVector<int64_t> shape(x.type().getShape());
+  const double perRow = static_cast<double>(shape.back()) / static_cast<double>(x.type().getNumElements());
+  Expr mean = r.expr(getMean()).perColumn(shape);
+  Expr shifted = r.expr(getVariance()) + getEps().convertToDouble();
+  Expr deviation = shifted.make<math::SqrtOp>(shifted.value);
+  if (r.has(0)) {
+    Expr dy = r.dy(0);
+    // Both passes read x, and so does what rebuilds y.
+    Expr centred = (x - mean).repeated();
+    Expr sum = dy.sumLeadingDims(), projection = (dy * centred).sumLeadingDims();
+    if (r.want(0)) {
+      Expr factor = r.expr(getScale()) / deviation;
+      Expr slope = projection * perRow / (deviation * deviation);
+      Expr centredDy = dy - (sum * perRow).perColumn(shape);
+      Expr projected = centred * slope.perColumn(shape);
+      r.add(0, (centredDy - projected) * factor.perColumn(shape));
+    }
+    if (r.want(1))
+      r.set(1, projection / deviation);
+    if (r.want(2))
+      r.set(2, sum);
+  }
+  if (r.has(1) && r.want(0))
+    r.add(0, (r.dy(1) * perRow).perColumn(shape));
+  if (r.has(2) && r.want(0))
+    r.add(0, (x - mean) * (r.dy(2) * (2 * perRow)).perColumn(shape));
+}
+
 void RmsNormOp::buildVJP(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                          SmallVectorImpl<Value> &operandGrads) {
   Rule r(*this, builder, resultGrads, wanted, operandGrads);

@@ -309,6 +309,17 @@ LogicalResult RmsNormOp::verify() {
   return success();
 }
 
+LogicalResult BatchNormOp::verify() {
+  auto x = tensorType(getX());
+  if (x.getRank() < 2) return emitOpError() << "operand of rank " << x.getRank() << ", expected rows of columns";
+  if (failed(checkVectorOfLastDim(*this, x, getScale(), "scale")) || failed(checkVectorOfLastDim(*this, x, getShift(), "shift")) ||
+      failed(checkVectorOfLastDim(*this, x, getMean(), "mean")) ||
+      failed(checkVectorOfLastDim(*this, x, getVariance(), "variance")))
+    return failure();
+  if (tensorType(getY()).getShape() != x.getShape()) return emitOpError() << "y and x differ in shape";
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   auto q = tensorType(getQ()), k = tensorType(getK()), v = tensorType(getV()), o = tensorType(getO()), lse = tensorType(getLse());
   if (q.getRank() != 4 || k.getRank() != 4 || v.getRank() != 4 || o.getRank() != 4)

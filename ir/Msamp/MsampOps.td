@@ -292,6 +292,20 @@ def RmsNormOp : Msamp_Op<"rms_norm", [Pure, DeclareOpInterfaceMethods<Differenti
   let hasVerifier = 1;
 }
 
+def BatchNormOp : Msamp_Op<"batch_norm", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "normalisation of each column over all rows to mean 0 and variance 1";
+  let description = [{
+    `y = (x - mean) * (scale / sqrt(variance + eps)) + shift`, with the mean and the variance (of n, not n - 1) of the rows of
+    this micro-batch on this rank: one value a column, FP32. A column is what the last dimension counts. Ioffe and Szegedy,
+    "Batch Normalization", 2015, algorithm 1.
+  }];
+  let arguments = (ins Msamp_FloatTensor:$x, Msamp_FloatTensor:$scale, Msamp_FloatTensor:$shift, F64Attr:$eps);
+  let results = (outs Msamp_FloatTensor:$y, Msamp_FloatTensor:$mean, Msamp_FloatTensor:$variance);
+  let assemblyFormat = [{$x `scale` $scale `:` type($scale) `shift` $shift `:` type($shift) attr-dict `:`
+      type($x) `->` type($y) `,` type($mean) `,` type($variance)}];
+  let hasVerifier = 1;
+}
+
 def SoftmaxOp : Msamp_Op<"softmax", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "softmax of the last dimension";
   let arguments = (ins Msamp_FloatTensor:$x);

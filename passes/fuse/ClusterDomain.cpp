@@ -630,7 +630,7 @@ bool isFree(Operation *op) {
     return true;
   if (auto ext = dyn_cast<arith::ExtFOp>(op))
     return isa<RankedTensorType>(ext.getType());
-  return isPointwise(op) && tensorOf(op->getResult(0)).getNumElements() == 1;
+  return isPointwise(op) && (op->hasAttr(repeatedAttr) || tensorOf(op->getResult(0)).getNumElements() == 1);
 }
 
 bool isFusible(Operation *op) {

@@ -12,8 +12,8 @@ namespace msamp::fuse {
 
 // True for ops that a cluster may hold.
 bool isFusible(mlir::Operation *op);
-// True for ops of next to no computation that consumers clone: views, broadcasts, splats, iota, widening of a stored type,
-// magnitudes, scalar math.
+// True for ops of next to no computation that consumers clone: views, broadcasts, splats, iota, widening of a stored
+// type, magnitudes, scalar math, and what says so itself (repeatedAttr).
 bool isFree(mlir::Operation *op);
 // True for reshape, transpose and slice, but for those that the attributes below take out.
 bool isView(mlir::Operation *op);

@@ -1,4 +1,5 @@
 // Writes named ops as the primitive ops that kernels compute. All math is in FP32.
+#include "passes/fuse/ClusterDomain.h"
 #include "passes/fuse/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -154,6 +155,45 @@ void expand(RmsNormOp op, Emitter e) {
     y = e.mul(y, scale);
   }
   replace(op, {e.to(y, op.getY().getType()), rstd});
+}
+
+// One pass for both statistics. The squares are of distances from the first row, not from 0: of values that lie far
+// from it the variance would be the small difference of two large sums.
+void expand(BatchNormOp op, Emitter e) {
+  Value x = e.f32(op.getX());
+  auto type = Emitter::typeOf(x);
+  const int64_t width = type.getShape().back();
+  const double inverse = static_cast<double>(width) / static_cast<double>(type.getNumElements());
+  SmallVector<int64_t> rows, one(type.getRank(), 1), starts(type.getRank(), 0), strides(type.getRank(), 1);
+  for (int64_t d = 0; d + 1 < type.getRank(); ++d)
+    rows.push_back(d);
+  one.back() = width;
+  Value stored = op.getX(); // a part of what is read, not of what is computed
+  while (auto widening = stored.getDefiningOp<arith::ExtFOp>())
+    stored = widening.getIn();
+  Value firstRow = SliceOp::create(e.b, e.loc, Emitter::typeOf(stored).clone(one), stored, starts, strides);
+  firstRow.getDefiningOp()->setAttr(inMemoryAttr, e.b.getUnitAttr());
+  Value columns = ReshapeOp::create(
+      e.b, e.loc, RankedTensorType::get({width}, Emitter::typeOf(firstRow).getElementType()), firstRow);
+  Value first = e.f32(columns);
+  Value distance = e.sub(x, e.downColumns(first, x));
+  Value sum = e.reduce(ReduceKind::Sum, distance, rows);
+  Value square = e.mul(distance, distance);
+  Value squares = e.reduce(ReduceKind::Sum, square, rows);
+  Value meanDistance = e.mul(sum, inverse);
+  Value mean = e.add(first, meanDistance);
+  Value meanSquare = e.mul(squares, inverse);
+  Value squaredMean = e.mul(meanDistance, meanDistance);
+  Value difference = e.sub(meanSquare, squaredMean);
+  Value zero = e.constantLike(difference, 0);
+  Value variance = arith::MaximumFOp::create(e.b, e.loc, difference, zero);
+  Value shifted = e.add(variance, op.getEps().convertToDouble());
+  Value deviation = e.sqrt(shifted);
+  Value factor = e.div(e.f32(op.getScale()), deviation);
+  Value centred = e.sub(x, e.downColumns(mean, x));
+  Value scaled = e.mul(centred, e.downColumns(factor, x));
+  Value y = e.add(scaled, e.downColumns(e.f32(op.getShift()), x));
+  replace(op, {e.to(y, op.getY().getType()), mean, variance});
 }
 
 void expand(SoftmaxOp op, Emitter e) {
@@ -332,7 +372,7 @@ struct ExpandNamedOps : impl::ExpandNamedOpsBase<ExpandNamedOps> {
       OpBuilder b(op);
       Emitter e(b, op->getLoc());
       llvm::TypeSwitch<Operation *>(op)
-          .Case<LayerNormOp, RmsNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, CrossEntropyOp>(
+          .Case<LayerNormOp, RmsNormOp, BatchNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, CrossEntropyOp>(
               [&](auto named) { expand(named, e); })
           .Case<ReduceOp>([&](ReduceOp reduce) { splitReduction(reduce, e); });
     }

@@ -79,7 +79,7 @@ MatMulOp findHead(func::FuncOp step) {
       continue;
     }
     // Norms, attention and lookups end the search: what is before them is the body of the model.
-    if (isa<LayerNormOp, RmsNormOp, RotaryOp, GatherOp>(op))
+    if (isa<LayerNormOp, RmsNormOp, BatchNormOp, RotaryOp, GatherOp>(op))
       continue;
     if (isPointwise(op) || isView(op) || isa<ReduceOp, BroadcastOp>(op))
       llvm::append_range(worklist, op->getOperands());
@@ -92,7 +92,8 @@ bool isPointwise(Operation *op) {
     return false;
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect()))
     return true;
-  return isa<LayerNormOp, RmsNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, RotaryOp, CrossEntropyOp>(op);
+  return isa<LayerNormOp, RmsNormOp, BatchNormOp, SoftmaxOp, GeluOp, GeluGradOp, SwigluOp, RotaryOp, CrossEntropyOp>(
+      op);
 }
 
 bool isView(Operation *op) {

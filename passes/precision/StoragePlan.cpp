@@ -27,7 +27,7 @@ StoragePlan::StoragePlan(func::FuncOp step) : body(step.getBody().front()), term
 }
 
 bool StoragePlan::isBarrier(Operation *op) {
-  if (isLibrary(op))
+  if (isLibrary(op) || isa<BatchNormOp>(op))
     return true;
   auto reduce = dyn_cast<ReduceOp>(op);
   if (!reduce)
@@ -163,6 +163,8 @@ void StoragePlan::findLongLived() {
     if (auto reshape = dyn_cast<ReshapeOp>(op);
         reshape && quantised(reshape.getResult()) && activations.contains(reshape.getInput()))
       require(reshape.getInput());
+    if (op.hasAttr(repeatedAttr))
+      continue;
     for (Value v : op.getResults())
       if (activations.contains(v) && !isBf16(v) && !isView(&op) && crossesBarrier(v))
         require(v);

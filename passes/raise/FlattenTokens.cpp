@@ -35,7 +35,7 @@ struct FlattenRows : RewritePattern {
   explicit FlattenRows(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
     bool pointwise = op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1;
-    if (!pointwise && !isa<LayerNormOp, RmsNormOp, SoftmaxOp>(op))
+    if (!pointwise && !isa<LayerNormOp, RmsNormOp, BatchNormOp, SoftmaxOp>(op))
       return failure();
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
     if (!type || type.getRank() < 3)
@@ -65,8 +65,11 @@ struct FlattenRows : RewritePattern {
       }
     }
     SmallVector<Type> types{flat};
-    for (Value v : op->getResults().drop_front()) // statistics of rows
-      types.push_back(RankedTensorType::get({flat.getDimSize(0)}, tensorTypeOf(v).getElementType()));
+    for (Value v : op->getResults().drop_front()) { // statistics of rows, or of columns
+      auto statistic = tensorTypeOf(v);
+      types.push_back(isa<BatchNormOp>(op) ? statistic
+                                           : RankedTensorType::get({flat.getDimSize(0)}, statistic.getElementType()));
+    }
     OperationState state(op->getLoc(), op->getName(), operands, types, op->getAttrs());
     Operation *made = rewriter.create(state);
     SmallVector<Value> results;

@@ -26,11 +26,12 @@ def SimplifyLayout : Pass<"msamp-simplify-layout", "::mlir::ModuleOp"> {
 }
 
 def RaiseNorms : Pass<"msamp-raise-norms", "::mlir::ModuleOp"> {
-  let summary = "layer_norm and rms_norm from their decomposed forms";
+  let summary = "layer_norm, rms_norm and batch_norm from their decomposed forms";
   let description = [{
     Any of `x * rsqrt(mean(x^2) + eps)`, `x / sqrt(..)`, `x * (1 / sqrt(..))`, with squares by multiplication or power;
     a layer_norm where x is `y - mean(y)`. A following product with a vector and sum with a vector of the last dimension
-    become scale and shift.
+    become scale and shift. A batch_norm is the same down the columns, over all dimensions but the last, with a scale and a
+    shift: `(x - mean) * (scale / sqrt(variance + eps)) + shift`.
 
     Before:
     ```mlir

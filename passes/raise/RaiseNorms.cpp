@@ -1,5 +1,6 @@
-// Finds layer_norm and rms_norm in their decomposed forms.
+// Finds layer_norm, rms_norm and batch_norm in their decomposed forms.
 #include "ir/Msamp/Expr.h"
+#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/raise/Match.h"
 #include "passes/raise/Passes.h"
@@ -179,13 +180,90 @@ struct AbsorbShift : OpRewritePattern<arith::AddFOp> {
   }
 };
 
+Value throughReshapes(Value v) {
+  while (auto reshape = v.getDefiningOp<ReshapeOp>())
+    v = reshape.getInput();
+  return v;
+}
+
+// The tensor whose mean over all dimensions but the last the vector `v` is, whatever those are split into; null if it
+// is none.
+Value meanOfLeadingDims(Value v, int64_t width) {
+  auto factor = scaled(skipUnits(v));
+  auto sum = factor ? skipUnits(factor->first).getDefiningOp<ReduceOp>() : ReduceOp();
+  if (!sum || sum.getKind() != ReduceKind::Sum)
+    return {};
+  auto in = tensorTypeOf(sum.getInput());
+  const int64_t rank = in.getRank(), last = in.getShape().back();
+  if (rank < 2 || last != width || static_cast<int64_t>(sum.getDims().size()) != rank - 1 ||
+      sum.getDims().back() != rank - 2)
+    return {};
+  const double rows = static_cast<double>(in.getNumElements()) / static_cast<double>(last);
+  return near(factor->second * rows, 1.0) ? sum.getInput() : Value();
+}
+
+// The value a column, with unit dimensions or without, that `v` repeats for all rows; null if it does not.
+Value repeatedForRows(Value v) {
+  auto broadcast = v.getDefiningOp<BroadcastOp>();
+  const int64_t last = tensorTypeOf(v).getRank() - 1;
+  if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{last} ||
+      tensorTypeOf(broadcast.getInput()).getDimSize(0) != tensorTypeOf(v).getDimSize(last))
+    return {};
+  return skipUnits(broadcast.getInput());
+}
+
+// (x - mean) * (scale / sqrt(variance + eps)) + shift, with a value of each for each column.
+struct FormBatchNorm : OpRewritePattern<arith::AddFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::AddFOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<RankedTensorType>(op.getType());
+    if (!type || type.getRank() < 2 || type.getNumElements() == 0)
+      return failure();
+    const int64_t width = type.getShape().back();
+    Value shift = repeatedForRows(op.getRhs());
+    auto product = binary<arith::MulFOp>(op.getLhs());
+    if (!shift || !product)
+      return failure();
+    Value factor = repeatedForRows(product->second);
+    auto centredX = binary<arith::SubFOp>(product->first);
+    auto quotient = factor ? binary<arith::DivFOp>(factor) : std::nullopt;
+    if (!centredX || !quotient)
+      return failure();
+    auto root = skipUnits(quotient->second).getDefiningOp<math::SqrtOp>();
+    auto variancePlusEps = root ? shifted(skipUnits(root.getOperand())) : std::nullopt;
+    Value mean = repeatedForRows(centredX->second), x = centredX->first;
+    if (!variancePlusEps || !mean)
+      return failure();
+    Value variance = skipUnits(variancePlusEps->first);
+    Value source = meanOfLeadingDims(mean, width), squares = meanOfLeadingDims(variance, width);
+    if (!source || throughReshapes(source) != throughReshapes(x) || !squares ||
+        squared(throughReshapes(squares)) != product->first)
+      return failure();
+    auto vector = RankedTensorType::get({width}, rewriter.getF32Type());
+    auto flat = [&](Value v) { return Expr(rewriter, op.getLoc(), v).reshape({width}).value; };
+    Value scale = flat(quotient->first), shiftVector = flat(shift);
+    auto norm = BatchNormOp::create(rewriter, op.getLoc(), type, vector, vector, x, scale, shiftVector,
+                                    rewriter.getF64FloatAttr(variancePlusEps->second));
+    for (auto [from, to] : {std::pair(mean, norm.getMean()), std::pair(variance, norm.getVariance())})
+      rewriter.replaceAllUsesWith(from, Expr(rewriter, op.getLoc(), to).reshape(tensorTypeOf(from).getShape()).value);
+    rewriter.replaceOp(op, norm.getY());
+    return success();
+  }
+};
+
 struct RaiseNorms : impl::RaiseNormsBase<RaiseNorms> {
   using RaiseNormsBase::RaiseNormsBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FormNorm<arith::MulFOp>, FormNorm<arith::DivFOp>, AbsorbScale, AbsorbShift>(&getContext());
+    patterns.add<FormNorm<arith::MulFOp>, FormNorm<arith::DivFOp>, AbsorbScale, AbsorbShift, FormBatchNorm>(
+        &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    // A batch_norm stands where its result was; running statistics moved on before that.
+    getOperation()->walk([](func::FuncOp func) {
+      for (Block &block : func.getBody())
+        sortTopologically(&block);
+    });
   }
 };
 

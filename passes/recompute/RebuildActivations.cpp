@@ -32,7 +32,7 @@ bool isFree(Value v) {
 }
 
 bool isNorm(Operation *op) {
-  return isa<LayerNormOp, RmsNormOp>(op);
+  return isa<LayerNormOp, RmsNormOp, BatchNormOp>(op);
 }
 
 // One pass over memory at most, and no reduction: it fuses into the kernel that reads it.
@@ -226,6 +226,8 @@ private:
       made = rebuildNorm(norm, operands[0], norm.getScale(), norm.getShift(), norm.getMean(), norm.getRstd());
     } else if (auto norm = dyn_cast<RmsNormOp>(op)) {
       made = rebuildNorm(norm, operands[0], norm.getScale(), Value(), Value(), norm.getRstd());
+    } else if (auto norm = dyn_cast<BatchNormOp>(op)) {
+      made = rebuildNorm(norm, operands[0]);
     } else {
       IRMapping mapping;
       mapping.map(op->getOperands(), operands);
@@ -256,6 +258,17 @@ private:
     if (shift)
       y = y + Expr(builder, loc, shift).perColumn(shape);
     return y.value;
+  }
+
+  Value rebuildNorm(BatchNormOp norm, Value input) {
+    Location loc = norm.getLoc();
+    Expr x(builder, loc, input), variance(builder, loc, norm.getVariance());
+    SmallVector<int64_t> shape(x.type().getShape());
+    Expr shifted = variance + norm.getEps().convertToDouble();
+    Expr factor = Expr(builder, loc, norm.getScale()) / shifted.make<math::SqrtOp>(shifted.value);
+    Expr centred = (x - Expr(builder, loc, norm.getMean()).perColumn(shape)).repeated();
+    Expr scaled = centred * factor.perColumn(shape);
+    return (scaled + Expr(builder, loc, norm.getShift()).perColumn(shape)).value;
   }
 
   func::FuncOp func;

@@ -106,7 +106,7 @@ def loss(w, x, labels):
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
 
 
-def gradients(w, x, labels, step=1e-5):
+def gradients(w, x, labels, step=1e-5, loss=loss):
     w = {k: v.astype(np.float64) for k, v in w.items()}
     result = {}
     for name, values in w.items():
@@ -213,4 +213,35 @@ plan = t.compile(model, "tracked-drawn", "--level", "fp32", "--init", "normal:0.
 t.train(plan, "log-drawn", "--steps", 3, "--lr", 0, "--save", t.work / "drawn.safetensors", data=zeros)
 values = common.read_safetensors(t.work / "drawn.safetensors")
 t.expect(np.allclose(values["stem.norm.mean"], 0) and np.allclose(values["stem.norm.var"], 0.9 ** 3), "drawn: they start from 0 and 1")
+
+# Values far from 0: sums of squares around 0 would leave a variance of 1 +- 0.06 of them.
+far_weights = {"scale": 1 + normal(3) / 9, "shift": normal(3), "weight": normal(CLASSES, 3), "bias": normal(CLASSES)}
+far = (1000 + rng.normal(0, 1, (BATCH, 3, 6, 5))).astype(np.float32)
+
+
+def far_logits(w, x):
+    y = normalise(x, x.mean((0, 2, 3)), x.var((0, 2, 3)), w["scale"], w["shift"])
+    return np.maximum(y, 0).mean((2, 3)) @ w["weight"].T + w["bias"]
+
+
+def far_loss(w, x, labels):
+    logits = far_logits(w, x)
+    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
+
+
+x64 = far.astype(np.float64)
+common.write_safetensors(reference, {
+    "in.x": far, "in.labels": labels, "out.logits": far_logits(far_weights, x64).astype(np.float32),
+    "out.loss": np.array([far_loss(far_weights, x64, labels)], np.float32), **gradients(far_weights, x64, labels, loss=far_loss)})
+model = t.work / "far.onnx"
+far_nodes = [ox.node("BatchNormalization", ["x", "scale", "shift", "mean", "var"], ["n"], training_mode=1), ox.node("Relu", ["n"], ["r"]),
+             ox.node("GlobalAveragePool", ["r"], ["p"]), ox.node("Flatten", ["p"], ["f"]),
+             ox.node("Gemm", ["f", "weight", "bias"], ["logits"], transB=1)]
+model.write_bytes(ox.model(far_nodes, [ox.value("x", ox.FLOAT, far.shape)], [ox.value("logits", ox.FLOAT, [BATCH, CLASSES])],
+                           [ox.tensor(k, v) for k, v in {**far_weights, "mean": np.zeros(3, np.float32), "var": np.ones(3, np.float32)}.items()],
+                           opset=21))
+done = t.run("msamp-run", t.compile(model, "plan-far", "--level", "fp32"), "--check", reference, expect=None)
+t.expect(done.returncode == 0, "values far from 0 are normalised as precisely")
+if done.returncode != 0:
+    print(done.stdout[-4000:])
 t.finish()

@@ -69,3 +69,34 @@ func.func @forward(%k: tensor<1x4x2x8xf32> {msamp.name = "k"}, %c: tensor<1x4x2x
   %loss = msamp.reduce sum %o dims = [0, 1, 2, 3] : tensor<1x4x2x8xf32> -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+msamp.parameter @w : tensor<6x8xf32> matrix {trained = true}
+msamp.parameter @s : tensor<8xf32> scale {trained = true}
+msamp.parameter @b : tensor<8xf32> shift {trained = true}
+
+// Sums of columns first, and then what depends on them; x - mean is for each kernel to compute.
+// CHECK-LABEL: func.func @step
+// CHECK: %{{.*}}, %[[MEAN:.*]], %[[VARIANCE:.*]] = msamp.batch_norm %[[W:.*]] scale
+// CHECK: %[[MB:.*]] = msamp.broadcast %[[MEAN]] dims = [1]
+// CHECK: %[[SHIFTED:.*]] = arith.addf %[[VARIANCE]]
+// CHECK: %[[DEVIATION:.*]] = math.sqrt %[[SHIFTED]]
+// CHECK: %[[C:.*]] = arith.subf %[[W]], %[[MB]] {msamp.repeated}
+// CHECK: %[[SUM:.*]] = msamp.reduce sum %[[DY:.*]] dims = [0] : tensor<6x8xf32> -> tensor<8xf32>
+// CHECK: %[[DYC:.*]] = arith.mulf %[[DY]], %[[C]]
+// CHECK: %[[PROJECTION:.*]] = msamp.reduce sum %[[DYC]] dims = [0]
+// CHECK: %[[PROJECTED:.*]] = arith.mulf %[[C]], %{{.*}} : tensor<6x8xf32>
+// CHECK: %[[CENTRED:.*]] = arith.subf %{{.*}}, %[[PROJECTED]] : tensor<6x8xf32>
+// CHECK: %[[DW:.*]] = arith.mulf %[[CENTRED]], %{{.*}} : tensor<6x8xf32>
+// CHECK: %[[DS:.*]] = arith.divf %[[PROJECTION]], %[[DEVIATION]]
+// CHECK: return %{{.*}}, %[[DW]], %[[DS]], %[[SUM]]
+func.func @forward(%x: tensor<6x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %w = msamp.get @w : tensor<6x8xf32>
+  %s = msamp.get @s : tensor<8xf32>
+  %b = msamp.get @b : tensor<8xf32>
+  %y, %mean, %variance = msamp.batch_norm %w scale %s : tensor<8xf32> shift %b : tensor<8xf32> {eps = 1.0e-5 : f64} : tensor<6x8xf32> -> tensor<6x8xf32>, tensor<8xf32>, tensor<8xf32>
+  %z = arith.mulf %y, %x : tensor<6x8xf32>
+  %loss = msamp.reduce sum %z dims = [0, 1] : tensor<6x8xf32> -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -57,3 +57,17 @@ func.func @inner_and_outer(%x: tensor<6x5x18xf32>) -> tensor<5xf32> {
   %y = msamp.reduce sum %x dims = [0, 2] : tensor<6x5x18xf32> -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
+
+// Both sums of a column are of distances from the first row, which is read where it lies.
+// CHECK-LABEL: func.func @columns
+// CHECK: %[[ROW:.*]] = msamp.slice %arg0 starts = [0, 0] strides = [1, 1] {msamp.in_memory} : tensor<8x16xbf16> -> tensor<1x16xbf16>
+// CHECK: %[[D:.*]] = arith.subf
+// CHECK: %[[SUM:.*]] = msamp.reduce sum %[[D]] dims = [0]
+// CHECK: %[[SQ:.*]] = arith.mulf %[[D]], %[[D]]
+// CHECK: msamp.reduce sum %[[SQ]] dims = [0]
+// CHECK: arith.maximumf
+func.func @columns(%x: tensor<8x16xbf16>, %g: tensor<16xf32>, %b: tensor<16xf32>) -> (tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>) {
+  %wide = arith.extf %x : tensor<8x16xbf16> to tensor<8x16xf32>
+  %y, %m, %v = msamp.batch_norm %wide scale %g : tensor<16xf32> shift %b : tensor<16xf32> {eps = 1.0e-5 : f64} : tensor<8x16xf32> -> tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>
+  return %y, %m, %v : tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>
+}

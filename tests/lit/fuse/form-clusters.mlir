@@ -75,3 +75,19 @@ func.func @weight_scales(%x: tensor<32x32xf8E4M3FN>, %q: tensor<32x32xf8E4M3FN>,
   %z = msamp.scaled_matmul %x, %q scales %sx, %t : tensor<32x32xf8E4M3FN>, tensor<32x32xf8E4M3FN>, tensor<f32>, tensor<f32> -> tensor<32x32xbf16>
   return %y, %z : tensor<32x32xbf16>, tensor<32x32xbf16>
 }
+
+// What says so is computed by each kernel that reads it: only the sums leave the first one.
+// CHECK-LABEL: func.func @repeated
+// CHECK: %[[SUM:.*]] = msamp.cluster(%{{.*}}, %{{.*}}) {
+// CHECK: arith.subf
+// CHECK: msamp.yield %{{.*}} : tensor<32xf32>
+// CHECK: msamp.cluster({{.*}}%[[SUM]]{{.*}}) {
+// CHECK: arith.subf
+func.func @repeated(%x: tensor<64x32xf32>, %m: tensor<32xf32>) -> tensor<64x32xf32> {
+  %mb = msamp.broadcast %m dims = [1] : tensor<32xf32> -> tensor<64x32xf32>
+  %d = arith.subf %x, %mb {msamp.repeated} : tensor<64x32xf32>
+  %s = msamp.reduce sum %d dims = [0] : tensor<64x32xf32> -> tensor<32xf32>
+  %sb = msamp.broadcast %s dims = [1] : tensor<32xf32> -> tensor<64x32xf32>
+  %y = arith.mulf %d, %sb : tensor<64x32xf32>
+  return %y : tensor<64x32xf32>
+}

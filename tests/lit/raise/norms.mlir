@@ -62,3 +62,50 @@ func.func @columns(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %y = arith.mulf %x, %b : tensor<4x8xf32>
   return %y : tensor<4x8xf32>
 }
+
+// A value a column for all rows, whose dimensions may be split for the sums; running statistics move on before the result.
+// CHECK-LABEL: @batch
+// CHECK: %[[Y:.*]], %[[MEAN:.*]], %[[VARIANCE:.*]] = msamp.batch_norm %arg0 scale %arg1 : tensor<8xf32> shift %arg2 : tensor<8xf32> {eps = 9.9999997473787516E-6 : f64} : tensor<6x8xf32>
+// CHECK: %[[HALF:.*]] = arith.addf %[[MEAN]], %[[VARIANCE]]
+// CHECK: return %[[Y]], %[[HALF]]
+func.func @batch(%x: tensor<6x8xf32>, %w: tensor<8xf32>, %c: tensor<8xf32>) -> (tensor<6x8xf32>, tensor<8xf32>) {
+  %n = arith.constant dense<6.0> : tensor<8xf32>
+  %eps = arith.constant dense<1.0e-5> : tensor<1x8x1xf32>
+  %split = msamp.reshape %x : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  %s = msamp.reduce sum %split dims = [0, 1] : tensor<2x3x8xf32> -> tensor<8xf32>
+  %m = arith.divf %s, %n : tensor<8xf32>
+  %mb = msamp.broadcast %m dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %d = arith.subf %x, %mb : tensor<6x8xf32>
+  %sq = arith.mulf %d, %d : tensor<6x8xf32>
+  %v = msamp.reduce sum %sq dims = [0] : tensor<6x8xf32> -> tensor<8xf32>
+  %vm = arith.divf %v, %n : tensor<8xf32>
+  %moved = arith.addf %m, %vm : tensor<8xf32>
+  %v1 = msamp.reshape %vm : tensor<8xf32> -> tensor<1x8x1xf32>
+  %e = arith.addf %v1, %eps : tensor<1x8x1xf32>
+  %r = math.sqrt %e : tensor<1x8x1xf32>
+  %w1 = msamp.reshape %w : tensor<8xf32> -> tensor<1x8x1xf32>
+  %f = arith.divf %w1, %r : tensor<1x8x1xf32>
+  %f0 = msamp.reshape %f : tensor<1x8x1xf32> -> tensor<8xf32>
+  %fb = msamp.broadcast %f0 dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %y = arith.mulf %d, %fb : tensor<6x8xf32>
+  %cb = msamp.broadcast %c dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %o = arith.addf %y, %cb : tensor<6x8xf32>
+  return %o, %moved : tensor<6x8xf32>, tensor<8xf32>
+}
+
+// By a mean that is given, not by that of the rows.
+// CHECK-LABEL: @given
+// CHECK-NOT: batch_norm
+func.func @given(%x: tensor<6x8xf32>, %m: tensor<8xf32>, %vm: tensor<8xf32>, %w: tensor<8xf32>, %c: tensor<8xf32>) -> tensor<6x8xf32> {
+  %eps = arith.constant dense<1.0e-5> : tensor<8xf32>
+  %mb = msamp.broadcast %m dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %d = arith.subf %x, %mb : tensor<6x8xf32>
+  %e = arith.addf %vm, %eps : tensor<8xf32>
+  %r = math.sqrt %e : tensor<8xf32>
+  %f = arith.divf %w, %r : tensor<8xf32>
+  %fb = msamp.broadcast %f dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %y = arith.mulf %d, %fb : tensor<6x8xf32>
+  %cb = msamp.broadcast %c dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %o = arith.addf %y, %cb : tensor<6x8xf32>
+  return %o : tensor<6x8xf32>
+}
