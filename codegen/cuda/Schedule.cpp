@@ -143,6 +143,12 @@ private:
     return std::max<int64_t>(count, 1);
   }
 
+  // Inputs with a value a column, the same for all rows.
+  int64_t columnInputs() {
+    return llvm::count_if(s.loads,
+                          [&](Value v) { return s.representatives[v] == v && d.isFull(v) && d.leaves[v].size() == 1; });
+  }
+
   // Values of a row that threads hold: the fewest threads for which that is not more than `most` each, unless a few
   // more leave fewer of them idle. 0: there are too many.
   bool pickLanes(int64_t most, int64_t mostLanes) {
@@ -364,6 +370,9 @@ private:
       return;
     }
     if (columns || outerColumns) {
+      // Of several batch norms at once: what repeats over rows is all that fits into registers otherwise.
+      while (s.chunk > 4 && (columnInputs() + rowInputs()) * s.chunk > 48)
+        s.chunk /= 2, perRow *= 2;
       s.lanes = std::min<int64_t>(perRow, 32);
       s.teams = 256 / s.lanes;
       s.tiles = ceilDiv(perRow, s.lanes);

@@ -148,6 +148,31 @@ private:
     return can;
   }
 
+  // The kept values as large as `v`, or larger, that rebuilding it reads.
+  void largeSources(Value v, int64_t elements, llvm::SmallDenseSet<Value> &sources, llvm::DenseSet<Value> &seen) {
+    if (isFree(v) || !seen.insert(v).second)
+      return;
+    if (Value source = throughReshapes(v); kept.contains(source)) {
+      if (tensorTypeOf(source).getNumElements() >= elements)
+        sources.insert(source);
+      return;
+    }
+    if (isNorm(v.getDefiningOp()))
+      return largeSources(v.getDefiningOp()->getOperand(0), elements, sources, seen);
+    for (Value operand : v.getDefiningOp()->getOperands())
+      largeSources(operand, elements, sources, seen);
+  }
+
+  // Rebuilding a sum of sums from all of their terms costs more traffic than it saves memory: a residual stream of
+  // norms that are cheap themselves (ResNet's) is kept at every other block.
+  bool worthRebuilding(Value v) {
+    constexpr size_t most = 2;
+    llvm::SmallDenseSet<Value> sources;
+    llvm::DenseSet<Value> seen;
+    largeSources(v, tensorTypeOf(v).getNumElements(), sources, seen);
+    return full || sources.size() <= most;
+  }
+
   void decide() {
     llvm::DenseSet<Value> crossing;
     for (Operation *op : backward)
@@ -177,13 +202,13 @@ private:
           Value source = throughReshapes(v);
           if (isFree(source))
             continue;
-          if (!fromKept(source))
+          if (!fromKept(source) || !worthRebuilding(source))
             kept.insert(source);
           if (!kept.contains(source))
             rebuilt.insert(v);
           continue;
         }
-        if (fromKept(v)) {
+        if (fromKept(v) && worthRebuilding(v)) {
           rebuilt.insert(v);
           auto type = tensorTypeOf(v);
           savedBytes += type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);

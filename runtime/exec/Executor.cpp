@@ -317,9 +317,10 @@ void ExecutorImpl::microStep(unsigned index, unsigned count) {
   run(bound("micro_step"), {index == 0, index + 1 == count}, index == 0 ? LossUse::First : LossUse::Next);
 }
 
-StepResult ExecutorImpl::update(const Hyper &hyper) {
+StepResult ExecutorImpl::update(const Hyper &hyper, const std::function<void()> &meanwhile) {
   device_.upload(&state_.tables.state->hyper, &hyper, sizeof hyper);
   run(bound("update"), {});
+  meanwhile();
   const StepState state = endOfStep();
   StepResult result;
   result.loss = state.loss;

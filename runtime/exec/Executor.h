@@ -3,6 +3,7 @@
 #define MSAMP_RUNTIME_EXEC_EXECUTOR_H
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,8 +69,10 @@ public:
   virtual void microStep(unsigned index, unsigned count) = 0;
   // Loss of the last microStep or eval on this rank.
   virtual float lastLoss() const = 0;
-  // [collective] Exchange (if the plan accumulates), norm, clipping, optimizer, scales, amax histories.
-  virtual StepResult update(const Hyper &hyper) = 0;
+  // [collective] Exchange (if the plan accumulates), norm, clipping, optimizer, scales, amax histories. `meanwhile` is for the host
+  // while a device is at it: the next inputs.
+  virtual StepResult update(const Hyper &hyper, const std::function<void()> &meanwhile) = 0;
+  StepResult update(const Hyper &hyper) { return update(hyper, [] {}); }
 
   // [collective] Instead of update: exchanges gradients as update would, and moves the amax histories on, without touching
   // parameters. Returns true if a delayed scale changed. For checking gradients once scales are stable.

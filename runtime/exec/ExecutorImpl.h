@@ -50,7 +50,8 @@ public:
   void sendInputs() override;
   void microStep(unsigned index, unsigned count) override;
   float lastLoss() const override;
-  StepResult update(const Hyper &hyper) override;
+  using Executor::update;
+  StepResult update(const Hyper &hyper, const std::function<void()> &meanwhile) override;
   bool calibrateOnly() override;
   void eval() override;
   std::vector<float> output(const std::string &name) const override;

@@ -21,12 +21,13 @@ StepResult Stepper::step(uint64_t step, const Hyper &hyper, bool more) {
     executor.microStep(i, count);
   }
   ready.reset();
-  if (more) {
+  return executor.update(hyper, [&] {
+    if (!more)
+      return;
     fill(step + 1, 0);
     executor.sendInputs();
     ready = step + 1;
-  }
-  return executor.update(hyper);
+  });
 }
 
 uint64_t tokensPerStep(const Executor &executor, const data::Loader &loader, unsigned ranks) {

@@ -230,6 +230,7 @@ def far_loss(w, x, labels):
 
 
 x64 = far.astype(np.float64)
+reference = t.work / "far.safetensors"
 common.write_safetensors(reference, {
     "in.x": far, "in.labels": labels, "out.logits": far_logits(far_weights, x64).astype(np.float32),
     "out.loss": np.array([far_loss(far_weights, x64, labels)], np.float32), **gradients(far_weights, x64, labels, loss=far_loss)})

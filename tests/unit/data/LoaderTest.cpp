@@ -253,10 +253,13 @@ TEST(Loader, RandomNumbersAreNormalAndMasksAreOn) {
   loader.fill(0, 0, 1, [&](unsigned input) { return input == 0 ? static_cast<void *>(mask.data()) : values.data(); });
   EXPECT_EQ(mask, std::vector<int64_t>(10000, 1));
   double sum = 0, squares = 0;
+  int beyondTwo = 0;
   for (float x : values) {
     sum += x;
     squares += double{x} * x;
+    beyondTwo += std::abs(x) > 2;
   }
   EXPECT_NEAR(sum / 10000, 0, 0.05);
   EXPECT_NEAR(squares / 10000, 1, 0.06);
+  EXPECT_NEAR(beyondTwo, 455, 80); // 4.55 %
 }
