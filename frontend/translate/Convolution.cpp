@@ -44,7 +44,7 @@ Ref withBias(NodeContext &c, const Ref &y) {
                   " channels");
   // What PyTorch's exporter writes where there is none.
   if (Host bias = c.e.known(c.in(2)) ? c.e.host(c.in(2)) : Host();
-      bias && allEqual(*bias) && doublesOf(*bias).at(0) == 0)
+      bias && bias->size() > 0 && allEqual(*bias) && doublesOf(*bias)[0] == 0)
     return y;
   return c.e.add(y, c.in(2));
 }

@@ -58,7 +58,7 @@ public:
   virtual void initialize(uint64_t seed) = 0;
 
   // Host buffer of an input, to be filled before the next microStep or eval. Another one may be next after each of them, which may
-  // be filled at once, before update.
+  // be filled at once, before update or while it runs.
   virtual void *inputHost(unsigned input) = 0;
   virtual size_t inputBytes(unsigned input) const = 0;
   // All inputs are filled: they go to the device beside what it is at. microStep and eval see to it where nobody has.

@@ -100,3 +100,21 @@ func.func @forward(%x: tensor<6x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msam
   %loss = msamp.reduce sum %z dims = [0, 1] : tensor<6x8xf32> -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+msamp.parameter @w : tensor<4x8xf32> matrix {trained = true}
+
+// relu's result, which the next op keeps, tells what its operand was.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[Y:.*]] = arith.maximumf
+// CHECK: %[[POSITIVE:.*]] = arith.cmpf ogt, %[[Y]], %{{.*}} : tensor<4x8xf32>
+// CHECK: arith.select %[[POSITIVE]]
+func.func @forward(%x: tensor<4x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %w = msamp.get @w : tensor<4x8xf32>
+  %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+  %y = arith.maximumf %w, %zero : tensor<4x8xf32>
+  %z = arith.mulf %y, %x : tensor<4x8xf32>
+  %loss = msamp.reduce sum %z dims = [0, 1] : tensor<4x8xf32> -> tensor<f32>
+  return %loss : tensor<f32>
+}
