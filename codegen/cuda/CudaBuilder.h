@@ -42,8 +42,8 @@ public:
   // Over the elements of a vector, pairwise.
   mlir::Value reduceVector(ReduceKind kind, mlir::Value vector);
 
-  // Stores 16 bytes, four words, of a line of the L2 cache that others complete: kept there until they have, while
-  // what else passes through makes room.
+  // Stores 16 bytes, four words, of a line of the L2 cache that others complete: what else passes through makes room
+  // before it does.
   void storePart(llvm::ArrayRef<mlir::Value> words, mlir::Value at);
 
   // `count` FP32 values in shared memory.

@@ -60,11 +60,12 @@ Expr powerSlope(const Expr &x, const Expr &exponent) {
   return exponent * lowered;
 }
 
-// The operand that was taken gets the whole gradient; of equals the second one, so that relu has slope 0 at 0. Where that is a
-// constant the result tells which it was, and is what the next op keeps: nothing is kept for the gradient alone.
+// The operand that was taken gets the whole gradient; of equals the second one, so that relu has slope 0 at 0. Where that is 0
+// the result tells which it was, and is what the next op keeps: nothing is kept for the gradient alone. Other bounds a stored
+// result may be rounded away from.
 template <arith::CmpFPredicate Predicate, unsigned Operand>
 Gradient taken(const Point &p) {
-  Expr told = matchPattern(p.x(1).value, m_Constant()) ? p.y() : p.x(0);
+  Expr told = matchPattern(p.x(1).value, m_AnyZeroFloat()) ? p.y() : p.x(0);
   Expr first = told.compare(Predicate, p.x(1));
   return Operand == 0 ? first.choose(p.dy, p.zero()) : first.choose(p.zero(), p.dy);
 }

@@ -212,6 +212,19 @@ Value repeatedForRows(Value v) {
   return skipUnits(broadcast.getInput());
 }
 
+bool dependsOn(Value v, ArrayRef<Value> sources) {
+  llvm::DenseSet<Value> seen;
+  SmallVector<Value> worklist{v};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    if (llvm::is_contained(sources, value))
+      return true;
+    if (Operation *op = value.getDefiningOp(); op && seen.insert(value).second)
+      llvm::append_range(worklist, op->getOperands());
+  }
+  return false;
+}
+
 // (x - mean) * (scale / sqrt(variance + eps)) + shift, with a value of each for each column.
 struct FormBatchNorm : OpRewritePattern<arith::AddFOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -238,6 +251,10 @@ struct FormBatchNorm : OpRewritePattern<arith::AddFOp> {
     Value source = meanOfLeadingDims(mean, width), squares = meanOfLeadingDims(variance, width);
     if (!source || throughReshapes(source) != throughReshapes(x) || !squares ||
         squared(throughReshapes(squares)) != product->first)
+      return failure();
+    // Scale and shift stand before the op, so they can't be made from its statistics.
+    if (!type.getElementType().isF32() || dependsOn(quotient->first, {mean, variance}) ||
+        dependsOn(shift, {mean, variance}))
       return failure();
     auto vector = RankedTensorType::get({width}, rewriter.getF32Type());
     auto flat = [&](Value v) { return Expr(rewriter, op.getLoc(), v).reshape({width}).value; };

@@ -118,3 +118,20 @@ func.func @forward(%x: tensor<4x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msam
   %loss = msamp.reduce sum %z dims = [0, 1] : tensor<4x8xf32> -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+msamp.parameter @w : tensor<4x8xf32> matrix {trained = true}
+
+// Rounded to BF16 a result of 0.7 is below 0.7: the operand tells.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[W:.*]] = msamp.get @w
+// CHECK: arith.cmpf olt, %[[W]], %{{.*}} : tensor<4x8xf32>
+func.func @forward(%x: tensor<4x8xf32> {msamp.name = "x"}) -> (tensor<f32> {msamp.name = "loss"}) {
+  %w = msamp.get @w : tensor<4x8xf32>
+  %bound = arith.constant dense<0.7> : tensor<4x8xf32>
+  %y = arith.minimumf %w, %bound : tensor<4x8xf32>
+  %z = arith.mulf %y, %x : tensor<4x8xf32>
+  %loss = msamp.reduce sum %z dims = [0, 1] : tensor<4x8xf32> -> tensor<f32>
+  return %loss : tensor<f32>
+}

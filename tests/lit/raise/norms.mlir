@@ -109,3 +109,31 @@ func.func @given(%x: tensor<6x8xf32>, %m: tensor<8xf32>, %vm: tensor<8xf32>, %w:
   %o = arith.addf %y, %cb : tensor<6x8xf32>
   return %o : tensor<6x8xf32>
 }
+
+// A shift that is the mean is known after it.
+// CHECK-LABEL: @shift_of_mean
+// CHECK-NOT: batch_norm
+func.func @shift_of_mean(%x: tensor<6x8xf32>, %w: tensor<8xf32>, %c: tensor<8xf32>) -> (tensor<6x8xf32>, tensor<8xf32>) {
+  %n = arith.constant dense<6.0> : tensor<8xf32>
+  %eps = arith.constant dense<1.0e-5> : tensor<1x8x1xf32>
+  %split = msamp.reshape %x : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  %s = msamp.reduce sum %split dims = [0, 1] : tensor<2x3x8xf32> -> tensor<8xf32>
+  %m = arith.divf %s, %n : tensor<8xf32>
+  %mb = msamp.broadcast %m dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %d = arith.subf %x, %mb : tensor<6x8xf32>
+  %sq = arith.mulf %d, %d : tensor<6x8xf32>
+  %v = msamp.reduce sum %sq dims = [0] : tensor<6x8xf32> -> tensor<8xf32>
+  %vm = arith.divf %v, %n : tensor<8xf32>
+  %moved = arith.addf %m, %vm : tensor<8xf32>
+  %v1 = msamp.reshape %vm : tensor<8xf32> -> tensor<1x8x1xf32>
+  %e = arith.addf %v1, %eps : tensor<1x8x1xf32>
+  %r = math.sqrt %e : tensor<1x8x1xf32>
+  %w1 = msamp.reshape %w : tensor<8xf32> -> tensor<1x8x1xf32>
+  %f = arith.divf %w1, %r : tensor<1x8x1xf32>
+  %f0 = msamp.reshape %f : tensor<1x8x1xf32> -> tensor<8xf32>
+  %fb = msamp.broadcast %f0 dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %y = arith.mulf %d, %fb : tensor<6x8xf32>
+  %cb = msamp.broadcast %m dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %o = arith.addf %y, %cb : tensor<6x8xf32>
+  return %o, %moved : tensor<6x8xf32>, tensor<8xf32>
+}
