@@ -8,6 +8,12 @@ namespace msamp {
 
 inline mlir::RankedTensorType tensorTypeOf(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }
 
+/// What a chain of reshapes shows.
+inline mlir::Value throughReshapes(mlir::Value v) {
+  while (auto reshape = v.getDefiningOp<ReshapeOp>()) v = reshape.getInput();
+  return v;
+}
+
 /// A tensor value together with the place where ops on it are built. Operands of an operator have one type, or the
 /// other one is a number.
 struct Expr {

@@ -77,7 +77,9 @@ Value vectorOfLastDim(Value v) {
   auto broadcast = v.getDefiningOp<BroadcastOp>();
   if (!broadcast)
     return tensorTypeOf(v).getRank() == 1 ? v : Value();
-  Value source = skipUnits(broadcast.getInput());
+  Value source = broadcast.getInput();
+  if (tensorTypeOf(source).getRank() != 1)
+    source = skipUnits(source);
   auto type = tensorTypeOf(source);
   int64_t last = broadcast.getType().getRank() - 1;
   if (type.getRank() != 1 || type.getDimSize(0) != broadcast.getType().getDimSize(last))

@@ -1,5 +1,6 @@
 // Finds layer_norm, rms_norm and batch_norm in their decomposed forms.
 #include "ir/Msamp/Expr.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/raise/Match.h"
@@ -180,12 +181,6 @@ struct AbsorbShift : OpRewritePattern<arith::AddFOp> {
   }
 };
 
-Value throughReshapes(Value v) {
-  while (auto reshape = v.getDefiningOp<ReshapeOp>())
-    v = reshape.getInput();
-  return v;
-}
-
 // The tensor whose mean over all dimensions but the last the vector `v` is, whatever those are split into; null if it
 // is none.
 Value meanOfLeadingDims(Value v, int64_t width) {
@@ -202,27 +197,13 @@ Value meanOfLeadingDims(Value v, int64_t width) {
   return near(factor->second * rows, 1.0) ? sum.getInput() : Value();
 }
 
-// The value a column, with unit dimensions or without, that `v` repeats for all rows; null if it does not.
-Value repeatedForRows(Value v) {
-  auto broadcast = v.getDefiningOp<BroadcastOp>();
-  const int64_t last = tensorTypeOf(v).getRank() - 1;
-  if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{last} ||
-      tensorTypeOf(broadcast.getInput()).getDimSize(0) != tensorTypeOf(v).getDimSize(last))
-    return {};
-  return skipUnits(broadcast.getInput());
-}
-
 bool dependsOn(Value v, ArrayRef<Value> sources) {
-  llvm::DenseSet<Value> seen;
-  SmallVector<Value> worklist{v};
-  while (!worklist.empty()) {
-    Value value = worklist.pop_back_val();
-    if (llvm::is_contained(sources, value))
-      return true;
-    if (Operation *op = value.getDefiningOp(); op && seen.insert(value).second)
-      llvm::append_range(worklist, op->getOperands());
-  }
-  return false;
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  if (failed(getBackwardSlice(v, &slice, options)))
+    return true;
+  return llvm::any_of(sources, [&](Value source) { return slice.contains(source.getDefiningOp()); });
 }
 
 // (x - mean) * (scale / sqrt(variance + eps)) + shift, with a value of each for each column.
@@ -233,20 +214,21 @@ struct FormBatchNorm : OpRewritePattern<arith::AddFOp> {
     if (!type || type.getRank() < 2 || type.getNumElements() == 0)
       return failure();
     const int64_t width = type.getShape().back();
-    Value shift = repeatedForRows(op.getRhs());
+    Value shift = vectorOfLastDim(op.getRhs());
     auto product = binary<arith::MulFOp>(op.getLhs());
     if (!shift || !product)
       return failure();
-    Value factor = repeatedForRows(product->second);
+    Value factor = vectorOfLastDim(product->second);
     auto centredX = binary<arith::SubFOp>(product->first);
-    auto quotient = factor ? binary<arith::DivFOp>(factor) : std::nullopt;
+    auto quotient = factor ? binary<arith::DivFOp>(skipUnits(factor)) : std::nullopt;
     if (!centredX || !quotient)
       return failure();
     auto root = skipUnits(quotient->second).getDefiningOp<math::SqrtOp>();
     auto variancePlusEps = root ? shifted(skipUnits(root.getOperand())) : std::nullopt;
-    Value mean = repeatedForRows(centredX->second), x = centredX->first;
+    Value mean = vectorOfLastDim(centredX->second), x = centredX->first;
     if (!variancePlusEps || !mean)
       return failure();
+    mean = skipUnits(mean);
     Value variance = skipUnits(variancePlusEps->first);
     Value source = meanOfLeadingDims(mean, width), squares = meanOfLeadingDims(variance, width);
     if (!source || throughReshapes(source) != throughReshapes(x) || !squares ||
@@ -277,10 +259,10 @@ struct RaiseNorms : impl::RaiseNormsBase<RaiseNorms> {
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     // A batch_norm stands where its result was; running statistics moved on before that.
-    getOperation()->walk([](func::FuncOp func) {
-      for (Block &block : func.getBody())
-        sortTopologically(&block);
-    });
+    SetVector<Block *> blocks;
+    getOperation()->walk([&](BatchNormOp norm) { blocks.insert(norm->getBlock()); });
+    if (!llvm::all_of(blocks, [](Block *block) { return sortTopologically(block); }))
+      signalPassFailure();
   }
 };
 

@@ -41,12 +41,6 @@ bool isCheap(Operation *op) {
          isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, ConcatOp, PadOp, IotaOp, RotaryOp>(op);
 }
 
-Value throughReshapes(Value v) {
-  while (auto reshape = v.getDefiningOp<ReshapeOp>())
-    v = reshape.getInput();
-  return v;
-}
-
 class Rebuilder {
 public:
   Rebuilder(func::FuncOp func, bool full) : func(func), full(full), builder(func.getContext()) {}
@@ -165,12 +159,16 @@ private:
 
   // Rebuilding a sum of sums from all of their terms costs more traffic than it saves memory: a residual stream of
   // norms that are cheap themselves (ResNet's) is kept at every other block.
-  bool worthRebuilding(Value v) {
+  bool isToBeRebuilt(Value v) {
     constexpr size_t most = 2;
+    if (!fromKept(v))
+      return false;
+    if (full)
+      return true;
     llvm::SmallDenseSet<Value> sources;
     llvm::DenseSet<Value> seen;
     largeSources(v, tensorTypeOf(v).getNumElements(), sources, seen);
-    return full || sources.size() <= most;
+    return sources.size() <= most;
   }
 
   void decide() {
@@ -202,13 +200,13 @@ private:
           Value source = throughReshapes(v);
           if (isFree(source))
             continue;
-          if (!fromKept(source) || !worthRebuilding(source))
+          if (!isToBeRebuilt(source))
             kept.insert(source);
           if (!kept.contains(source))
             rebuilt.insert(v);
           continue;
         }
-        if (fromKept(v) && worthRebuilding(v)) {
+        if (isToBeRebuilt(v)) {
           rebuilt.insert(v);
           auto type = tensorTypeOf(v);
           savedBytes += type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);

@@ -19,8 +19,8 @@ uint64_t below(uint64_t bits, uint64_t count) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * count) >> 64);
 }
 
-// 2^16 numbers of equal probability: the quantiles of a normal distribution at (i + 0.5) / 2^16, so up to 4.3. There
-// are millions of values in a batch of images; a table gives four for each 64 bits.
+// 2^16 numbers of equal probability: the quantiles of a normal distribution at (i + 0.5) / 2^16, so up to 4.3. A
+// table, as there are millions of values in a batch of images.
 const std::vector<float> &normalQuantiles() {
   static const std::vector<float> table = [] {
     constexpr size_t count = 1 << 16;
@@ -75,10 +75,7 @@ void RandomInput::fillRow(const plan::Plan &plan, uint64_t seed, uint64_t sample
   case Type::Bool: return fillWith<uint8_t>(out, first, count, [](uint64_t) { return 1; });
   case Type::F32: {
     const float *quantiles = normalQuantiles().data();
-    return fillWith<float>(out, first, count, [&](uint64_t i) {
-      const uint64_t position = i + shift;
-      return quantiles[bitsAt(start, position / 4) >> 16 * (position % 4) & 0xffff];
-    });
+    return fillWith<float>(out, first, count, [&](uint64_t i) { return quantiles[bitsAt(start, i + shift) >> 48]; });
   }
   default: failUsage("{} cannot be filled with random values; give it data", describe(in));
   }

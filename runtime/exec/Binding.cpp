@@ -38,7 +38,8 @@ void ExecutorImpl::allocate() {
   inputs_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));
   inputStage_ = inputs_;
   if (!device_.hostMemory()) {
-    // An upload waits until the inputs before it have been taken: each of a step has its own area, and so has the first of the next.
+    // An upload waits until the inputs before it have been taken: each of a step has its own area, and so has the first of
+    // the next.
     inputAreas_ = std::max(1u, plan_.accumulate()) + 1;
     inputStage_ = static_cast<std::byte *>(device_.allocateStaging(inputAreas_ * inputArenaBytes_));
     inputsLanding_ = static_cast<std::byte *>(device_.allocate(inputArenaBytes_));

@@ -61,7 +61,8 @@ public:
   // be filled at once, before update or while it runs.
   virtual void *inputHost(unsigned input) = 0;
   virtual size_t inputBytes(unsigned input) const = 0;
-  // All inputs are filled: they go to the device beside what it is at. microStep and eval see to it where nobody has.
+  // All inputs are filled: they go to the device beside what it is at, and are what the next microStep or eval reads. Those see
+  // to it where nobody has.
   virtual void sendInputs() = 0;
 
   // [collective] Forward and backward of micro-batch `index` of `count` that this rank has in the step (count =

@@ -128,9 +128,8 @@ private:
   size_t arenaBytes_ = 0, arenaWorkspace_ = 0;
   std::byte *inputs_ = nullptr;
   std::byte *inputStage_ = nullptr; // the same in host memory; the same memory where the device's is the host's
-  std::byte *inputsLanding_ =
-      nullptr;              // where the next inputs arrive while the present ones are in use; null in host memory
-  bool inputsSent_ = false; // the next ones
+  std::byte *inputsLanding_ = nullptr; // where the next ones arrive, beside those in use; null where inputs are in host memory
+  bool inputsSent_ = false;            // the next ones
   size_t inputArenaBytes_ = 0;
   size_t inputAreas_ = 1, inputArea_ = 0; // of inputStage_, taken in turn
   std::vector<size_t> inputOffsets_, inputSizes_;

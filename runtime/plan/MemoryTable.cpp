@@ -119,8 +119,8 @@ RoleBytes memoryOfRank(const plan::Plan &plan, const plan::Target &target, unsig
     uint64_t bytes = sizeOf(static_cast<Type>(input.type()));
     for (int64_t d : input.shape())
       bytes *= static_cast<uint64_t>(d);
-    table.add(Role::Inputs,
-              (target.name() == "cpu" ? 1 : 2) * round64(bytes)); // on a GPU the next ones arrive meanwhile
+    const uint64_t places = target.name() == "cpu" ? 1 : 2; // on a GPU the next ones arrive meanwhile
+    table.add(Role::Inputs, places * round64(bytes));
   }
   for (const plan::Constant &constant : target.constants())
     table.bytes[static_cast<size_t>(Role::Constants)] = constant.offset() + constant.bytes();

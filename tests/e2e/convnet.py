@@ -101,12 +101,12 @@ def forward(w, x):
     return (conv(y, w["mix.weight"]).mean((2, 3)) @ w["head.weight"].T + w["head.bias"]) * w["temper"]
 
 
-def loss(w, x, labels):
+def loss(w, x, labels, forward=forward):
     logits = forward(w, x)
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
 
 
-def gradients(w, x, labels, step=1e-5, loss=loss):
+def gradients(w, x, labels, step=1e-5, forward=forward):
     w = {k: v.astype(np.float64) for k, v in w.items()}
     result = {}
     for name, values in w.items():
@@ -114,9 +114,9 @@ def gradients(w, x, labels, step=1e-5, loss=loss):
         for i in np.ndindex(values.shape):
             kept = values[i]
             values[i] = kept + step
-            above = loss(w, x, labels)
+            above = loss(w, x, labels, forward)
             values[i] = kept - step
-            grad[i] = (above - loss(w, x, labels)) / (2 * step)
+            grad[i] = (above - loss(w, x, labels, forward)) / (2 * step)
             values[i] = kept
         result[f"grad.{name}"] = grad.astype(np.float32)
     return result
@@ -224,16 +224,11 @@ def far_logits(w, x):
     return np.maximum(y, 0).mean((2, 3)) @ w["weight"].T + w["bias"]
 
 
-def far_loss(w, x, labels):
-    logits = far_logits(w, x)
-    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
-
-
 x64 = far.astype(np.float64)
 reference = t.work / "far.safetensors"
 common.write_safetensors(reference, {
     "in.x": far, "in.labels": labels, "out.logits": far_logits(far_weights, x64).astype(np.float32),
-    "out.loss": np.array([far_loss(far_weights, x64, labels)], np.float32), **gradients(far_weights, x64, labels, loss=far_loss)})
+    "out.loss": np.array([loss(far_weights, x64, labels, far_logits)], np.float32), **gradients(far_weights, x64, labels, forward=far_logits)})
 model = t.work / "far.onnx"
 far_nodes = [ox.node("BatchNormalization", ["x", "scale", "shift", "mean", "var"], ["n"], training_mode=1), ox.node("Relu", ["n"], ["r"]),
              ox.node("GlobalAveragePool", ["r"], ["p"]), ox.node("Flatten", ["p"], ["f"]),
